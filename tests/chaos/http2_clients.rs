@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio::task::{JoinSet, LocalSet};
@@ -21,6 +21,8 @@ use crate::support::wait::BOUND;
 const STREAMS_MAX: u64 = 12;
 const STAY_MILLIS: u64 = 150;
 const STALL_MILLIS: u64 = 1500;
+/// The window of a stream, in bytes: less than the shortest response.
+const WINDOW_SMALL: u32 = 16;
 
 type Sender = SendRequest<Full<Bytes>>;
 
@@ -52,10 +54,12 @@ pub(super) fn run(traffic: &Arc<Traffic>, connections: usize, mut random: Random
 /// One connection with some streams at once. Sometimes it is closed before they end.
 async fn connect(traffic: &Arc<Traffic>, random: &mut Random) {
     let stream = TcpStream::connect(traffic.address).await.unwrap();
-    let Ok((sender, connection)) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await
-    else {
-        return;
-    };
+    let mut builder = Builder::new(TokioExecutor::new());
+    // In a small window most of a response stays unread at the gateway while a client stalls.
+    if random.below(2) == 0 {
+        builder.initial_stream_window_size(WINDOW_SMALL);
+    }
+    let Ok((sender, connection)) = builder.handshake(TokioIo::new(stream)).await else { return };
     let connection = tokio::task::spawn_local(connection);
     let leaves = random.below(6) == 0;
     let mut streams = JoinSet::new();

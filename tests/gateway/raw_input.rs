@@ -3,15 +3,16 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
 
 use crate::support::fuzz::fuzz_inputs;
 use crate::support::wait::BOUND;
 use crate::support::{Backend, Gateway, chat};
 
 const INPUTS_IN_CI: u64 = 150;
-/// Longer than the gateway and the model server need for a request, mostly.
-const MOMENT: Duration = Duration::from_millis(12);
+/// How an HTTP/2 connection begins.
+const PREFACE: &[u8] = b"PRI ";
+/// The kinds of HTTP/2 frames that answer a request: DATA, HEADERS, RST_STREAM and GOAWAY.
+const ANSWERS: [u8; 4] = [0, 1, 3, 7];
 
 const SEEDS: [&[u8]; 5] = [
     b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
@@ -48,20 +49,45 @@ const WORDS: [&[u8]; 16] = [
     b"%2e%2e/",
 ];
 
-/// Sends an input and reads until nothing comes for a moment, or the gateway ends the connection.
-/// Then it ends the sending direction and reads the rest.
+/// Whether the gateway has answered something.
+fn is_answered(came: &[u8], is_http2: bool) -> bool {
+    if !is_http2 {
+        return !came.is_empty();
+    }
+    let mut rest = came;
+    while let Some((head, after)) = rest.split_at_checked(9) {
+        if ANSWERS.contains(&head[3]) {
+            return true;
+        }
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let Some((_, next)) = after.split_at_checked(length) else { return false };
+        rest = next;
+    }
+    false
+}
+
+/// Sends an input and reads until the gateway answers or ends the connection, which its short
+/// timeouts bring about for every input. Then it ends the sending direction and reads the rest.
 fn send(gateway: &Gateway, input: &[u8]) -> String {
     let mut stream = TcpStream::connect(gateway.address()).unwrap();
     // The gateway may close the connection before it has read everything.
     let _ = stream.write_all(input);
-    let mut came = Vec::new();
-    for wait in [MOMENT, BOUND] {
-        stream.set_read_timeout(Some(wait)).unwrap();
-        let ended = stream.read_to_end(&mut came);
-        let silent = ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
-        assert!(!silent || wait == MOMENT, "no end came");
-        let _ = stream.shutdown(Shutdown::Write);
+    stream.set_read_timeout(Some(BOUND)).unwrap();
+    let is_silent = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+    let (mut came, mut piece) = (Vec::new(), [0; 4096]);
+    while !is_answered(&came, input.starts_with(PREFACE)) {
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(read) => came.extend_from_slice(&piece[..read]),
+            Err(error) => {
+                assert!(!is_silent(&error), "no answer came");
+                break;
+            }
+        }
     }
+    let _ = stream.shutdown(Shutdown::Write);
+    let ended = stream.read_to_end(&mut came);
+    assert!(!ended.is_err_and(|error| is_silent(&error)), "no end came");
     String::from_utf8_lossy(&came[..came.len().min(16)]).into_owned()
 }
 
@@ -69,7 +95,7 @@ fn send(gateway: &Gateway, input: &[u8]) -> String {
 fn x03_fuzz_raw_connections_of_clients() {
     let backend = Backend::quick();
     let times =
-        "[server]\nheader_timeout = \"1s\"\nbody_timeout = \"1s\"\n[log]\nformat = \"json\"\n";
+        "[server]\nheader_timeout = \"100ms\"\nbody_timeout = \"100ms\"\n[log]\nformat = \"json\"\n";
     let gateway = Gateway::before(times, &backend);
     fuzz_inputs(INPUTS_IN_CI, "raw-connections", &SEEDS, &WORDS, |input, _| send(&gateway, input));
     gateway.await_idle();
