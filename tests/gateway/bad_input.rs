@@ -259,6 +259,11 @@ fn x03_a_client_that_never_reads_holds_nothing_for_ever() {
     let deaf = gateway.send(&chat("m"));
     backend.await_left(1);
     gateway.await_idle();
+    gateway.await_metrics("counted", |metrics| {
+        let label = "outcome=\"client_stalled\"";
+        let stalled = metrics.sum_where("tidegate_requests_total", label);
+        if stalled == 1.0 { Ok(()) } else { Err(stalled.to_string()) }
+    });
     drop(deaf);
 }
 

@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::support::gateway::ONE;
 use crate::support::wait::BOUND;
-use crate::support::{Backend, Gateway, ScriptedResponse, chat};
+use crate::support::{Backend, Gateway, ScriptedResponse, chat, eventually};
 
 const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
@@ -97,6 +97,31 @@ fn x03_a_stream_without_a_window_holds_nothing_for_ever() {
     assert_eq!(begun.recv_timeout(BOUND), Ok(1));
     let closed = begun.recv_timeout(BOUND);
     assert_eq!(closed, Err(RecvTimeoutError::Disconnected), "all of its streams are unread");
+}
+
+/// A response that its client leaves unread is cut, whether or not its backend has ended.
+#[test]
+fn x03_a_response_that_is_cut_unread_is_logged_as_such() {
+    let short = |_: &crate::support::backend::Seen| ScriptedResponse::stream(&["a", "b"]);
+    for backend in [Backend::start(short), Backend::start(long)] {
+        let gateway = Gateway::before(&format!("{HASTY}[log]\nformat = \"json\"\n"), &backend);
+        let begun = stay(ask(&gateway, &[], &chat("m").streamed().body));
+        assert_eq!(begun.recv_timeout(BOUND), Ok(1));
+        assert_eq!(begun.recv_timeout(BOUND), Err(RecvTimeoutError::Disconnected));
+        gateway.await_metrics("counted", |metrics| {
+            let counts = ["client_stalled", "ok", "client_closed"].map(|outcome| {
+                let label = format!("outcome=\"{outcome}\"");
+                metrics.sum_where("tidegate_requests_total", &label)
+            });
+            if counts == [1.0, 0.0, 0.0] { Ok(()) } else { Err(format!("{counts:?}")) }
+        });
+        let is_logged = |line: &serde_json::Value| line["outcome"] == "client_stalled";
+        eventually("logged", || match gateway.log_lines() {
+            lines if lines.iter().any(is_logged) => Ok(()),
+            lines => Err(format!("{lines:?}")),
+        });
+        gateway.await_idle();
+    }
 }
 
 /// As long as the client may read nothing here, only the read-ahead frees the place.

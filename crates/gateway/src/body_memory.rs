@@ -27,6 +27,12 @@ pub(crate) struct Reservation {
 // === impl BodyMemory ===
 
 impl BodyMemory {
+    /// The bytes of all reservations.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// An empty reservation.
     pub(crate) fn hold(self: &Arc<Self>) -> Reservation {
         Reservation { memory: Arc::clone(self), bytes: 0 }
@@ -46,6 +52,12 @@ impl Reservation {
             .map_err(|_| Fault::Overloaded)?;
         self.bytes += bytes;
         Ok(())
+    }
+
+    /// Counts bytes that are held in any case, also above the bound.
+    pub(crate) fn force(&mut self, bytes: usize) {
+        self.memory.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
     }
 
     /// The bytes that it holds.

@@ -27,7 +27,7 @@ use crate::tenants::Charge;
 pub(crate) use admission::Admitted;
 pub(crate) use deadline::ResponseTimeout;
 pub(crate) use record::RequestRecord;
-pub(crate) use settlement::TokenUsage;
+pub(crate) use settlement::{DeliveryRecord, TokenUsage};
 pub(crate) use tenant_charge::arrive;
 
 /// A request that was read. It is large and changes hands often, so its owners keep it in a box.

@@ -10,9 +10,10 @@ pub(super) const OK: &str = "ok";
 pub(crate) const UNSEEN: &str = "response_unseen";
 
 /// All outcomes. The most frequent is first, because the search is linear.
-pub(super) const OUTCOMES: [&str; 42] = [
+pub(super) const OUTCOMES: [&str; 43] = [
     OK,
     "client_closed",
+    "client_stalled",
     QUEUE_TIMEOUT,
     "flow_full",
     "too_many_flows",
@@ -76,5 +77,5 @@ pub(super) fn index(outcome: &str) -> usize {
 
 /// Whether the client ended the request, not the gateway.
 pub(super) fn is_cancel(outcome: &str) -> bool {
-    matches!(outcome, "client_closed" | "deadline_exceeded")
+    matches!(outcome, "client_closed" | "client_stalled" | "deadline_exceeded")
 }

@@ -19,7 +19,7 @@ use super::model_name::ModelNameRestorer;
 use super::stream_error::StreamEnd;
 use super::token_counter::{StreamFormat, TokenCounter};
 use crate::reply::Fault;
-use crate::request::Request;
+use crate::request::{DeliveryRecord, Request};
 use crate::upstream::{ExchangeError, UpstreamBody};
 
 /// A body that settles its request.
@@ -36,6 +36,16 @@ pub(crate) struct ResponseBody {
     end: StreamEnd,
     /// How the body ends early. Boxed: it is rare.
     ending: Option<Box<EarlyEnd>>,
+    delivery: Delivery,
+}
+
+/// When the log hears of a response that is whole.
+#[derive(Debug)]
+enum Delivery {
+    /// At once: what follows takes each frame when it can send it.
+    AtOnce,
+    /// When the client has read it.
+    Awaited(Option<DeliveryRecord>),
 }
 
 /// The end of a body that the backend broke off.
@@ -88,7 +98,9 @@ impl ResponseBody {
         response.map(|body| {
             let counter = TokenCounter::new(format);
             let request = Some(request);
-            let response = Self { body, request, counter, restorer, stall, end, ending: None };
+            let delivery = Delivery::AtOnce;
+            let response =
+                Self { body, request, counter, restorer, stall, end, ending: None, delivery };
             let mut response = Box::new(response);
             // hyper does not poll a body that says it is at its end.
             if !has_body {
@@ -124,7 +136,35 @@ impl ResponseBody {
         self.body.give_back();
         if let Some(request) = self.request.take() {
             request.response_ended(None);
-            request.finish(self.counter.usage(), None);
+            match &mut self.delivery {
+                Delivery::AtOnce => request.finish(self.counter.usage(), None),
+                Delivery::Awaited(record) => {
+                    *record = Some(request.leave_backend(self.counter.usage()));
+                }
+            }
+        }
+    }
+
+    /// Lets the log of a whole response wait until [`Self::take_record`].
+    pub(crate) fn await_delivery(&mut self) {
+        self.delivery = Delivery::Awaited(None);
+    }
+
+    /// The record of a response that is whole.
+    pub(crate) fn take_record(&mut self) -> Option<DeliveryRecord> {
+        match &mut self.delivery {
+            Delivery::AtOnce => None,
+            Delivery::Awaited(record) => record.take(),
+        }
+    }
+
+    /// The client left too much unread: the rest is not sent.
+    pub(crate) fn stalled(&mut self) {
+        if let Some(request) = &mut self.request {
+            request.record.stalled();
+        }
+        if let Some(record) = self.take_record() {
+            record.stall();
         }
     }
 

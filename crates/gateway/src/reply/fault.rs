@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     Overloaded,
     /// The client is gone; for the log.
     ClientClosed,
+    /// The client left the response unread for too long, and it was cut; for the log.
+    ClientStalled,
     DeadlineExceeded,
     /// No backend responded; the text says what the last one did.
     BackendError(String),

@@ -25,6 +25,7 @@ impl Fault {
             Self::WaitTooLong => "wait_too_long",
             Self::Overloaded => "overloaded",
             Self::ClientClosed => "client_closed",
+            Self::ClientStalled => "client_stalled",
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::BackendError(_) | Self::BrokenResponse(_) => "backend_error",
             Self::NoBackend => "no_backend",
@@ -81,7 +82,9 @@ impl Fault {
             | Self::UsageAway
             | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             // No client reads it; the log shows it.
-            Self::ClientClosed => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+            Self::ClientClosed | Self::ClientStalled => {
+                StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)
+            }
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::BackendError(_) | Self::BrokenResponse(_) => StatusCode::BAD_GATEWAY,
             Self::ModelNotFound(_)
@@ -139,7 +142,7 @@ impl Fault {
             Self::NoBackend | Self::NoBackendInSubset | Self::BackendError(_) => {
                 "rejected-no-endpoints"
             }
-            Self::ClientClosed => "rejected-context-cancelled",
+            Self::ClientClosed | Self::ClientStalled => "rejected-context-cancelled",
             _ => return None,
         })
     }
@@ -270,6 +273,7 @@ impl Fault {
             Self::NoBackendInSubset => "The subset has no backend of this model: try again later.",
             Self::Overloaded => "Too many connections, reads or bytes at once: try again later.",
             Self::ClientClosed => "The client closed the connection.",
+            Self::ClientStalled => "The client did not read the response in time.",
             Self::DeadlineExceeded => {
                 "The request would miss the deadline that it gave: allow it more time."
             }

@@ -64,6 +64,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
         (Fault::WaitTooLong, 503, unavailable, "wait_too_long", none(), ""),
         (Fault::Overloaded, 503, unavailable, "overloaded", none(), "close"),
         (Fault::ClientClosed, 499, invalid, "client_closed", none(), ""),
+        (Fault::ClientStalled, 499, invalid, "client_stalled", none(), ""),
         (Fault::DeadlineExceeded, 504, "timeout", "deadline_exceeded", none(), ""),
         (Fault::BackendError(what()), 502, "server_error", "backend_error", none(), ""),
         (Fault::BrokenResponse(what()), 502, "server_error", "backend_error", none(), ""),

@@ -34,6 +34,8 @@ pub(crate) struct RequestRecord {
     /// Taken when the record is handed over.
     observer: Option<Arc<Observer>>,
     counters: RequestCounters,
+    /// Whether the client left its response unread.
+    stalled: bool,
     /// Only for a request that is sampled.
     trace: Option<Box<RequestTrace>>,
 }
@@ -54,6 +56,7 @@ impl RequestRecord {
             clock,
             observer: Some(observer),
             counters: RequestCounters::default(),
+            stalled: false,
         }
     }
 
@@ -192,6 +195,16 @@ impl RequestRecord {
         self.hand_over(fault.code(), self.now());
     }
 
+    /// The client left its response unread, which is then cut.
+    pub(crate) fn stalled(&mut self) {
+        self.stalled = true;
+    }
+
+    /// The backend has ended its part. Its client may read for longer.
+    pub(crate) fn leave_backend(&mut self) {
+        self.endpoint = None;
+    }
+
     fn hand_over(&mut self, outcome: &'static str, now: Time) {
         let Some(observer) = self.observer.take() else { return };
         self.record.outcome = outcome;
@@ -229,7 +242,7 @@ impl Drop for RequestRecord {
             self.record.prompt_tokens = Some(self.prompt_sent);
             self.record.usage_estimated = true;
         }
-        let fault = Fault::ClientClosed;
+        let fault = if self.stalled { Fault::ClientStalled } else { Fault::ClientClosed };
         self.record.status = fault.status().as_u16();
         self.hand_over(fault.code(), self.now());
     }

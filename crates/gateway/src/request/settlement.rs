@@ -1,8 +1,8 @@
 //! The end of a request: the core hears its cost, the log its outcome, each exactly once.
 
-use flow::{BackendId, Usage};
+use flow::{BackendId, Time, Usage};
 
-use super::Request;
+use super::{Request, RequestRecord};
 use crate::config::settings::Cost;
 use crate::reply::{Fault, Refused};
 
@@ -15,6 +15,34 @@ pub(crate) struct TokenUsage {
     pub(crate) cached: Option<u64>,
     /// Whether the output was counted on the way, because the backend did not report it.
     pub(crate) counted: bool,
+}
+
+/// The record of a request whose response its client may still read. Dropped, it says that the
+/// client left.
+#[derive(Debug)]
+pub(crate) struct DeliveryRecord {
+    record: RequestRecord,
+    /// When the backend ended its part.
+    ended: Time,
+}
+
+// === impl DeliveryRecord ===
+
+impl DeliveryRecord {
+    pub(crate) fn new(record: RequestRecord) -> Self {
+        let ended = record.now();
+        Self { record, ended }
+    }
+
+    /// The client has read the response.
+    pub(crate) fn succeed(self) {
+        self.record.succeed(self.ended);
+    }
+
+    /// The client left the response unread, which was cut.
+    pub(crate) fn stall(mut self) {
+        self.record.stalled();
+    }
 }
 
 // === impl TokenUsage ===
@@ -63,7 +91,16 @@ impl Request {
     }
 
     /// Ends the request whose response ended, well or by a fault.
-    pub(crate) fn finish(mut self: Box<Self>, tokens: TokenUsage, fault: Option<&Fault>) {
+    pub(crate) fn finish(self: Box<Self>, tokens: TokenUsage, fault: Option<&Fault>) {
+        let DeliveryRecord { record, ended } = self.leave_backend(tokens);
+        match fault {
+            None => record.succeed(ended),
+            Some(fault) => record.fail(fault),
+        }
+    }
+
+    /// Ends the request at its backend, whose response is whole. The log waits for its client.
+    pub(crate) fn leave_backend(mut self: Box<Self>, tokens: TokenUsage) -> DeliveryRecord {
         // A refusal of the backend is no work.
         if !(200..300).contains(&self.record.status) && tokens == TokenUsage::default() {
             self.settle_tenant(Some(0));
@@ -73,10 +110,8 @@ impl Request {
         if let Some(permit) = self.permit.take() {
             permit.settle(usage, now);
         }
-        match fault {
-            None => self.record.succeed(now),
-            Some(fault) => self.record.fail(fault),
-        }
+        self.record.leave_backend();
+        DeliveryRecord { record: self.record, ended: now }
     }
 
     /// Ends the request whose client left. The tokens up to then were work and are charged.

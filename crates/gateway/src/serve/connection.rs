@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub(super) struct Activity {
     served: AtomicUsize,
     /// The streams that were cut off because their client does not read them.
     cut: AtomicUsize,
+    /// Whether the client took no byte for too long.
+    stalled: AtomicBool,
     /// Wakes the socket of HTTP/2 when a stream is cut off.
     socket: Mutex<Option<Waker>>,
 }
@@ -79,6 +81,11 @@ impl Activity {
         if let Some(socket) = self.socket().take() {
             socket.wake();
         }
+    }
+
+    /// Whether the connection ends because its client took no byte for too long.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Relaxed)
     }
 
     /// A stream that was cut off is gone.
@@ -207,7 +214,9 @@ impl ClientSocket {
             return poll;
         }
         let limit = self.write.limit;
-        self.write.poll(context, limit).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        ready!(self.write.poll(context, limit));
+        self.activity.stalled.store(true, Ordering::Relaxed);
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 

@@ -8,9 +8,10 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::response_writer::Delivered;
 use crate::batch_api::Download;
 use crate::reply::Fault;
-use crate::request::RequestRecord;
+use crate::request::{DeliveryRecord, RequestRecord};
 
 /// See the module's description.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct RecordedDownload {
     file: Download,
     /// Until the end.
     record: Option<RequestRecord>,
+    /// Whether the record outlives the body, until the client has read it.
+    is_awaited: bool,
 }
 
 // === impl RecordedDownload ===
@@ -25,7 +28,7 @@ pub(super) struct RecordedDownload {
 impl RecordedDownload {
     /// `bare` means that only the head is asked for.
     pub(super) fn new(file: Download, record: RequestRecord, bare: bool) -> Self {
-        let mut download = Self { file, record: Some(record) };
+        let mut download = Self { file, record: Some(record), is_awaited: false };
         // hyper does not poll an empty body.
         if bare || download.file.is_end_stream() {
             download.complete();
@@ -43,9 +46,28 @@ impl RecordedDownload {
     }
 
     fn complete(&mut self) {
+        if self.is_awaited {
+            return;
+        }
         if let Some(record) = self.record.take() {
             let now = record.now();
             record.succeed(now);
+        }
+    }
+}
+
+impl Delivered for RecordedDownload {
+    fn await_delivery(&mut self) {
+        self.is_awaited = true;
+    }
+
+    fn take_record(&mut self) -> Option<DeliveryRecord> {
+        self.record.take().map(DeliveryRecord::new)
+    }
+
+    fn stalled(&mut self) {
+        if let Some(mut record) = self.record.take() {
+            record.stalled();
         }
     }
 }

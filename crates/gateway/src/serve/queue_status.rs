@@ -12,7 +12,7 @@ use http_body::Frame;
 use http_body_util::BodyExt as _;
 
 use super::response_writer::{Content, hand_over};
-use super::unread_frames::Frames;
+use super::unread_frames::{Frames, Reading};
 use crate::clock;
 use crate::proxy::ProxiedRequest;
 use crate::reply::{error, headers};
@@ -66,7 +66,7 @@ async fn send_error(json: &[u8], frames: Frames, limit: Duration) {
     // An event's data is one line.
     let line: Vec<u8> = json.iter().copied().filter(|byte| !b"\r\n".contains(byte)).collect();
     let event = [b"event: error\ndata: ", &line[..], b"\n\n"].concat();
-    if frames.send(Ok(Frame::data(event.into())), limit).await {
+    if frames.send(Ok(Frame::data(event.into())), limit).await == Reading::Reads {
         frames.end(limit).await;
     }
 }

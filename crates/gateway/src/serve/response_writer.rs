@@ -13,16 +13,29 @@ use http_body_util::{BodyExt as _, Full};
 
 use super::connection::Serving;
 use super::file_download::RecordedDownload;
-use super::unread_frames::{Frames, Handed};
+use super::unread_frames::{Frames, Handed, Reading};
 use crate::body_memory::BodyMemory;
 use crate::proxy::{BodyError, ResponseBody};
+use crate::request::DeliveryRecord;
 use crate::task;
 
 /// A response body. While it exists, its connection counts as busy.
 #[derive(Debug)]
 pub(super) struct Reply {
     content: Content,
-    _serving: Serving,
+    serving: Serving,
+}
+
+/// A body whose request is logged when its client has read it.
+pub(super) trait Delivered {
+    /// Lets the log wait until [`Self::take_record`].
+    fn await_delivery(&mut self);
+
+    /// The record of a body that has come to its end.
+    fn take_record(&mut self) -> Option<DeliveryRecord>;
+
+    /// The client left too much of the body unread.
+    fn stalled(&mut self);
 }
 
 /// The source of a body.
@@ -45,7 +58,7 @@ impl Reply {
         if let Content::Handed(handed) = response.body() {
             handed.attach(serving.connection());
         }
-        response.map(|content| Self { content, _serving: serving })
+        response.map(|content| Self { content, serving })
     }
 }
 
@@ -81,6 +94,19 @@ impl Body for Reply {
     }
 }
 
+impl Drop for Reply {
+    fn drop(&mut self) {
+        // Over HTTP/1 the socket notices that the client does not read.
+        if self.serving.connection().is_stalled() {
+            match &mut self.content {
+                Content::Relayed(answer) => answer.stalled(),
+                Content::Stored(file) => file.stalled(),
+                Content::Whole(_) | Content::Handed(_) => {}
+            }
+        }
+    }
+}
+
 // === impl Content ===
 
 impl Content {
@@ -99,7 +125,7 @@ impl Content {
     /// time.
     pub(super) fn handed<B>(answer: B, limit: Duration, unread: &Arc<BodyMemory>) -> Self
     where
-        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B: Body<Data = Bytes> + Delivered + Send + Unpin + 'static,
         BodyError: From<B::Error>,
     {
         let (frames, handed) = Frames::new(unread);
@@ -124,23 +150,53 @@ impl Content {
     }
 }
 
+/// Logs a response by what its client did. The drop of a record says that the client left.
+fn close(record: DeliveryRecord, reading: Reading) {
+    match reading {
+        Reading::Reads => record.succeed(),
+        Reading::Stalled => record.stall(),
+        Reading::Left => drop(record),
+    }
+}
+
 /// Sends a body, until its end or until the client leaves too much of it unread for the limit.
 pub(super) async fn hand_over<B>(mut answer: B, frames: Frames, limit: Duration)
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes> + Delivered + Unpin,
     BodyError: From<B::Error>,
 {
+    answer.await_delivery();
     loop {
         let frame = tokio::select! {
             frame = answer.frame() => frame.map(|frame| frame.map_err(BodyError::from)),
             () = frames.closed() => return,
         };
         let Some(frame) = frame else {
+            let record = answer.take_record();
             drop(answer);
-            return frames.end(limit).await;
+            let reading = frames.end(limit).await;
+            return record.map_or((), |record| close(record, reading));
         };
-        if !frames.send(frame, limit).await {
-            return;
+        match frames.send(frame, limit).await {
+            Reading::Reads => {}
+            Reading::Stalled => return answer.stalled(),
+            Reading::Left => return,
         }
+    }
+}
+
+// === impl ResponseBody ===
+
+impl Delivered for Box<ResponseBody> {
+    fn await_delivery(&mut self) {
+        ResponseBody::await_delivery(self);
+    }
+
+    fn take_record(&mut self) -> Option<DeliveryRecord> {
+        ResponseBody::take_record(self)
+    }
+
+    fn stalled(&mut self) {
+        ResponseBody::stalled(self);
     }
 }

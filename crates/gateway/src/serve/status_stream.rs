@@ -62,7 +62,10 @@ async fn send(state: Arc<State>, frames: Frames, viewer: Viewer) {
             changed = feed.changed() => if changed.is_err() { return },
             () = frames.closed() => return,
             () = viewer.displaced() => return,
-            () = state.closing() => return frames.end(READ_LIMIT).await,
+            () = state.closing() => {
+                frames.end(READ_LIMIT).await;
+                return;
+            }
         }
         event = feed.borrow_and_update().clone();
     }

@@ -19,7 +19,8 @@ use super::connection::Activity;
 use crate::body_memory::{BodyMemory, Reservation};
 use crate::proxy::BodyError;
 
-/// The most unread bytes of one stream, and of all streams together.
+/// The most unread bytes of one stream, and of all streams together. Each stream may hold one frame
+/// more, which is at most as long as one read from a backend, 256 KiB.
 const UNREAD_MAX: usize = 256 << 10;
 const UNREAD_TOTAL: usize = 64 << 20;
 /// What a frame costs besides its bytes.
@@ -49,9 +50,22 @@ struct Buffer {
     end: Option<End>,
     /// Whether the reading end is gone.
     left: bool,
+    /// Whether it left frames unread.
+    lost: bool,
     reader: Option<Waker>,
     /// The connection of the client.
     connection: Option<Arc<Activity>>,
+}
+
+/// What the client does with the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// It takes them in time.
+    Reads,
+    /// It left too many unread for too long.
+    Stalled,
+    /// It left.
+    Left,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +83,7 @@ impl Frames {
             memory: memory.hold(),
             end: None,
             left: false,
+            lost: false,
             reader: None,
             connection: None,
         };
@@ -76,21 +91,24 @@ impl Frames {
         (Self(Arc::clone(&unread)), Handed(unread))
     }
 
-    /// Sends a frame. Returns whether the client made room for it in time.
+    /// Sends a frame, if the client makes room for it in time.
     ///
     /// If the buffer is full, the client has to take half of it. One byte from time to time would
     /// keep the backend for ever.
-    pub(super) async fn send(&self, frame: Item, limit: Duration) -> bool {
+    pub(super) async fn send(&self, frame: Item, limit: Duration) -> Reading {
         let size = size(&frame);
         if !self.0.buffer().takes(size, UNREAD_MAX) {
             let has_room = |buffer: &mut Buffer| buffer.takes(size, UNREAD_MAX / 2);
             if tokio::time::timeout(limit, self.until(has_room)).await.is_err() {
-                return false;
+                return Reading::Stalled;
             }
         }
         let mut buffer = self.0.buffer();
+        if buffer.left {
+            return Reading::Left;
+        }
         buffer.push(frame);
-        !buffer.left
+        Reading::Reads
     }
 
     /// Sends a frame, and waits until the connection of the client has taken it. Returns whether it
@@ -124,17 +142,18 @@ impl Frames {
 
     /// Marks the end of the body, and waits until the client has read it. Half of the rest has to
     /// be read in the time of the limit.
-    pub(super) async fn end(self, limit: Duration) {
+    pub(super) async fn end(self, limit: Duration) -> Reading {
         let mut left = self.0.finish(End::Complete);
         while left > 0 {
             let fewer = |buffer: &mut Buffer| buffer.frames.len() <= left / 2;
             if tokio::time::timeout(limit, self.until(fewer)).await.is_err() {
                 // The drop cuts the rest.
                 self.0.buffer().end = None;
-                return;
+                return Reading::Stalled;
             }
             left = self.0.buffer().frames.len();
         }
+        if self.0.buffer().lost { Reading::Left } else { Reading::Reads }
     }
 
     /// Waits until the buffer meets a condition, or the client has left.
@@ -193,6 +212,7 @@ impl Drop for Handed {
     fn drop(&mut self) {
         let mut buffer = self.0.buffer();
         buffer.left = true;
+        buffer.lost = !buffer.frames.is_empty();
         // The writer waits for its frames to be taken, and this client takes none any more.
         buffer.clear();
         buffer.restore();
@@ -225,10 +245,18 @@ impl Unread {
 // === impl Buffer ===
 
 impl Buffer {
-    /// Whether a frame fits. One frame always does. The memory is then reserved.
+    /// Whether a frame fits. The memory is then reserved. One frame always fits: the task that
+    /// sends it holds it in any case. So all streams together hold at most [`UNREAD_TOTAL`], and
+    /// one frame each.
     fn takes(&mut self, size: usize, most: usize) -> bool {
         let fits = self.memory.bytes().saturating_add(size) <= most;
-        (fits && self.memory.more(size, UNREAD_TOTAL).is_ok()) || self.frames.is_empty()
+        if fits && self.memory.more(size, UNREAD_TOTAL).is_ok() {
+            return true;
+        }
+        if self.frames.is_empty() {
+            self.memory.force(size);
+        }
+        self.frames.is_empty()
     }
 
     fn push(&mut self, frame: Item) {
@@ -273,4 +301,56 @@ impl Buffer {
 fn size(frame: &Item) -> usize {
     let data = frame.as_ref().ok().and_then(Frame::data_ref);
     FRAME_COST + data.map_or(0, Bytes::len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(600);
+
+    fn frame(length: usize) -> Item {
+        Ok(Frame::data(vec![0; length].into()))
+    }
+
+    fn poll(handed: &mut Handed) -> Poll<Option<Item>> {
+        handed.poll_frame(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// The memory is exact: the bound of all streams, and then one frame of each stream.
+    #[tokio::test(start_paused = true)]
+    async fn x03_unread_bytes_exceed_their_bound_by_one_frame_of_each_stream() {
+        let memory = Arc::new(BodyMemory::default());
+        let mut others = memory.hold();
+        others.force(UNREAD_TOTAL);
+        let streams: Vec<_> = (0..100).map(|_| Frames::new(&memory)).collect();
+        let size = size(&frame(1000));
+        for (frames, _) in &streams {
+            assert_eq!(frames.send(frame(1000), LIMIT).await, Reading::Reads);
+            // The time passes by itself, as nothing else can happen.
+            assert_eq!(frames.send(frame(1000), LIMIT).await, Reading::Stalled);
+        }
+        assert_eq!(memory.bytes(), UNREAD_TOTAL + 100 * size);
+        for (_, mut handed) in streams {
+            assert!(matches!(poll(&mut handed), Poll::Ready(Some(Ok(_)))));
+        }
+        assert_eq!(memory.bytes(), UNREAD_TOTAL, "each frame gave back what it took");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x03_the_end_says_whether_the_client_read_all() {
+        let memory = Arc::new(BodyMemory::default());
+        let (frames, mut handed) = Frames::new(&memory);
+        assert_eq!(frames.send(frame(10), LIMIT).await, Reading::Reads);
+        assert!(poll(&mut handed).is_ready());
+        assert_eq!(frames.end(LIMIT).await, Reading::Reads);
+        let (frames, _handed) = Frames::new(&memory);
+        assert_eq!(frames.send(frame(10), LIMIT).await, Reading::Reads);
+        assert_eq!(frames.end(LIMIT).await, Reading::Stalled);
+        let (frames, handed) = Frames::new(&memory);
+        assert_eq!(frames.send(frame(10), LIMIT).await, Reading::Reads);
+        drop(handed);
+        assert_eq!(frames.end(LIMIT).await, Reading::Left);
+        assert_eq!(memory.bytes(), 0);
+    }
 }

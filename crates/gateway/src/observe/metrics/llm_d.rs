@@ -165,7 +165,7 @@ fn outcome(ours: &str) -> &'static str {
         | "wait_too_long" | "overloaded" => "RejectedCapacity",
         "no_backend" => "RejectedNoEndpoints",
         "queue_timeout" | "deadline_exceeded" => "EvictedTTL",
-        "client_closed" => "EvictedContextCancelled",
+        "client_closed" | "client_stalled" => "EvictedContextCancelled",
         "preempted" => "EvictedOther",
         "ok" | "backend_error" | UNSEEN => "Dispatched",
         _ => "RejectedOther",

@@ -151,6 +151,7 @@ fn every_code_of_the_reply_table_has_a_series_of_its_own() {
         Fault::WaitTooLong,
         Fault::Overloaded,
         Fault::ClientClosed,
+        Fault::ClientStalled,
         Fault::DeadlineExceeded,
         Fault::BackendError(text()),
         Fault::NoBackend,

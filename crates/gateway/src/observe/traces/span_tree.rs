@@ -172,7 +172,7 @@ fn is_usual(path: &str) -> bool {
 
 /// Whether neither the gateway nor a backend failed the request.
 fn is_well(record: &Record) -> bool {
-    [OK, UNSEEN, "client_closed"].contains(&record.outcome) && record.status < 500
+    [OK, UNSEEN, "client_closed", "client_stalled"].contains(&record.outcome) && record.status < 500
 }
 
 fn error(message: &str) -> SpanStatus {

@@ -184,6 +184,10 @@ fn when(fault: &Fault) -> &'static str {
         }
         Internal => "an error inside the gateway",
         ClientClosed => "the client disconnected; only metrics and the access log show it",
+        ClientStalled => {
+            "the client did not read its response for `server.write_timeout`, and the response \
+                was cut; only metrics and the access log show it"
+        }
     }
 }
 
@@ -194,9 +198,10 @@ fn reference() -> String {
         format!("| `{code}` | {status} | `{family}` | {} | {message} |\n", when(fault))
     };
     let rows = samples().iter().map(row).collect::<String>();
-    let closed = &Fault::ClientClosed;
-    let last = format!("`{}` ({}): {}.\n", closed.code(), closed.status().as_u16(), when(closed));
-    format!("{HEAD}{rows}\n{last}")
+    let last = [Fault::ClientClosed, Fault::ClientStalled].map(|fault| {
+        format!("`{}` ({}): {}.\n", fault.code(), fault.status().as_u16(), when(&fault))
+    });
+    format!("{HEAD}{rows}\n{}", last.join("\n"))
 }
 
 #[test]
