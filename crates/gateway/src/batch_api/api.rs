@@ -17,7 +17,7 @@ use crate::config::settings::Config;
 use crate::ingress::headers::{self, fresh_id};
 use crate::ingress::paging::Paging;
 use crate::ingress::path::{BatchCall, object_id};
-use crate::ingress::{Caller, Sender};
+use crate::ingress::{Caller, Sender, address};
 use crate::reply::Fault;
 
 /// The largest page of a list, and the default.
@@ -77,7 +77,7 @@ impl Batches {
     pub(crate) async fn answer(
         &self,
         call: BatchCall,
-        Sent { parts, config, caller, .. }: Sent<'_>,
+        Sent { parts, config, caller, peer }: Sent<'_>,
         body: &[u8],
         now: Moment,
     ) -> Result<BatchResponse, Fault> {
@@ -99,7 +99,9 @@ impl Batches {
             }
             BatchCall::Create => {
                 let sender = Sender::of(config, &parts.headers, caller);
-                self.create(CreateBatch::read(body)?, (sender, owner), now).await?
+                let address = peer.filter(|_| caller.is_none()).map(address::name);
+                let client = BatchClient { owner, address: address.unwrap_or_default() };
+                self.create(CreateBatch::read(body)?, (sender, client), now).await?
             }
             BatchCall::Batches => self.batches(page(BATCHES)?).await?,
             BatchCall::Batch => {
@@ -159,7 +161,7 @@ impl Batches {
     async fn create(
         &self,
         request: CreateBatch,
-        (sender, owner): (Sender, &str),
+        (sender, client): (Sender, BatchClient<'_>),
         now: Moment,
     ) -> Result<Response<Full<Bytes>>, Fault> {
         let keep = self.settings.keep;
@@ -169,7 +171,8 @@ impl Batches {
             input: request.input,
             window: request.window,
             tenant: sender.tenant,
-            owner: owner.to_owned(),
+            owner: client.owner.to_owned(),
+            address: client.address,
             headers: sender.headers,
             metadata: request.metadata,
             keep: request.lifetime.map_or(keep, |lifetime| lifetime.min(keep)),
@@ -214,6 +217,13 @@ impl Batches {
         }
         Ok(objects::response(&BatchObject::of(&batch)))
     }
+}
+
+/// The client that creates a batch.
+struct BatchClient<'a> {
+    owner: &'a str,
+    /// Its address, if there are no tenants.
+    address: String,
 }
 
 /// The client that owns what it makes, by name; empty without tenants.

@@ -15,7 +15,8 @@ pub(crate) fn named(config: &Config, address: Option<IpAddr>) -> Option<String> 
     address.filter(|_| is_used).map(name)
 }
 
-fn name(address: IpAddr) -> String {
+/// The name of an address.
+pub(crate) fn name(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => {

@@ -40,6 +40,9 @@ const OPEN_BATCHES_MAX: u64 = 1000;
 /// One owner may have this part of them, so that it cannot take all.
 const OWNER_PART: u64 = 4;
 
+/// One address may have all of the open batches but this part, where there are no tenants.
+const ADDRESS_LEAVES: u64 = 4;
+
 /// Batches and files.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -108,6 +111,9 @@ pub struct Batch {
     pub ending: Option<Status>,
     /// The client that may see it, by name; empty if all clients may.
     pub owner: String,
+    /// The address of the client that created it, if there are no tenants. It only bounds how many
+    /// are open, and is not read back.
+    pub address: String,
 }
 
 /// When a batch entered each status.

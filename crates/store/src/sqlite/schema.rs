@@ -7,14 +7,14 @@
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::ledger::tables::{HEADERS, OWNERS, TABLES};
+use super::ledger::tables::{ADDRESSES, HEADERS, OWNERS, TABLES};
 
 /// The application id of the file: "Tide".
 const APPLICATION: i32 = 0x5469_6465;
 
 /// The SQL that each version added. The `user_version` of a file is the number of migrations that
 /// ran on it.
-const MIGRATIONS: &[&str] = &[QUEUE, TABLES, HEADERS, OWNERS];
+const MIGRATIONS: &[&str] = &[QUEUE, TABLES, HEADERS, OWNERS, ADDRESSES];
 
 const QUEUE: &str = "
 CREATE TABLE messages (

@@ -8,8 +8,8 @@ use super::super::columns::{self, first, json, millis, optional_moment, signed};
 use super::super::submit;
 use super::files;
 use super::{
-    Added, Batch, BatchTimes, DueBatches, ListQuery, Listed, OPEN_BATCHES_MAX, OWNER_PART,
-    ROWS_MAX, RequestCounts, Status,
+    ADDRESS_LEAVES, Added, Batch, BatchTimes, DueBatches, ListQuery, Listed, OPEN_BATCHES_MAX,
+    OWNER_PART, ROWS_MAX, RequestCounts, Status,
 };
 use crate::error::StoreError;
 use crate::message::Message;
@@ -45,9 +45,15 @@ pub(super) fn add(tx: &Transaction<'_>, batch: &Batch) -> Result<Added, StoreErr
     if is_full == Some(true) {
         return Ok(Added::TooMany);
     }
+    let sql = "SELECT count(*) >= ?2 FROM batches \
+               WHERE address = ?1 AND address <> '' AND cleared = 0";
+    let most = (OPEN_BATCHES_MAX - OPEN_BATCHES_MAX / ADDRESS_LEAVES) as i64;
+    if tx.prepare_cached(sql)?.query_row(params![batch.address, most], first)? {
+        return Ok(Added::TooMany);
+    }
     let sql = "INSERT INTO batches (id, endpoint, input, span, tenant, metadata, keep, created, \
-               deadline, status, headers, owner) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+               deadline, status, headers, owner, address) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
     tx.prepare_cached(sql)?.execute(params![
         batch.id,
         batch.endpoint,
@@ -61,6 +67,7 @@ pub(super) fn add(tx: &Transaction<'_>, batch: &Batch) -> Result<Added, StoreErr
         Status::Validating,
         json(&batch.headers)?,
         batch.owner,
+        batch.address,
     ])?;
     Ok(Added::Kept)
 }
@@ -183,6 +190,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Batch> {
         flaws: row.get(21)?,
         ending: row.get(22)?,
         headers: columns::map(row, 23)?,
+        address: String::new(),
         owner: row.get(24)?,
     })
 }

@@ -1,5 +1,11 @@
 //! The tables of the ledger.
 
+/// The SQL of the fifth version of the file.
+pub(in crate::sqlite) const ADDRESSES: &str = "
+ALTER TABLE batches ADD COLUMN address TEXT NOT NULL DEFAULT '';
+CREATE INDEX open_batches ON batches (address) WHERE address <> '' AND cleared = 0;
+";
+
 /// The SQL of the fourth version of the file.
 pub(in crate::sqlite) const OWNERS: &str = "
 ALTER TABLE files ADD COLUMN owner TEXT NOT NULL DEFAULT '';

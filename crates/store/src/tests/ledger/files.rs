@@ -81,6 +81,27 @@ async fn x03_only_so_many_batches_are_under_way() {
 }
 
 #[tokio::test]
+async fn x03_one_address_leaves_a_quarter_of_the_batches_to_others() {
+    let world = World::new();
+    world.add("batch_0").await;
+    let more = |number: u64, address: &str| {
+        let ledger = world.ledger();
+        let (input, address) = ("file-batch_0".into(), address.to_owned());
+        let batch = Batch { input, address, ..batch(&format!("batch_{number}")) };
+        async move { ledger.add_batch(batch).await.unwrap() }
+    };
+    let tasks: Vec<_> = (1..=750).map(|number| tokio::spawn(more(number, "10.0.0.1"))).collect();
+    for task in tasks {
+        assert_eq!(task.await.unwrap(), Added::Kept);
+    }
+    assert_eq!(more(751, "10.0.0.1").await, Added::TooMany);
+    assert_eq!(more(752, "10.0.0.2").await, Added::Kept);
+    world.ledger().fail("batch_7", Status::Validating, "[]".into(), at(9)).await.unwrap();
+    assert!(world.ledger().clear("batch_7", 10).await.unwrap());
+    assert_eq!(more(753, "10.0.0.1").await, Added::Kept);
+}
+
+#[tokio::test]
 async fn d10_batches_are_listed_page_by_page() {
     let world = World::new();
     for id in ["batch_1", "batch_2", "batch_3"] {

@@ -18,7 +18,8 @@ async fn d10_a_batch_of_an_older_file_has_no_headers() {
     world.add("batch_1").await;
     world.store = None;
     let shell = rusqlite::Connection::open(world.folder.join("queue.db")).unwrap();
-    let older = "ALTER TABLE batches DROP COLUMN headers; DROP INDEX owned_files; \
+    let older = "DROP INDEX open_batches; ALTER TABLE batches DROP COLUMN address; \
+                 ALTER TABLE batches DROP COLUMN headers; DROP INDEX owned_files; \
                  DROP INDEX owned_batches; ALTER TABLE batches DROP COLUMN owner; \
                  ALTER TABLE files DROP COLUMN owner; PRAGMA user_version = 2;";
     shell.execute_batch(older).unwrap();
