@@ -1,7 +1,10 @@
 //! The memory of bodies, bounded for all requests together.
 //!
 //! Each body has a limit of its own, but a thousand bodies at that limit would not fit into memory.
+//! One client gets three quarters of the memory, so that it cannot close the gateway to others.
 
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,10 +14,24 @@ use crate::reply::Fault;
 /// that a few large ones that come slowly do not block all others.
 const SMALL: usize = 64 << 10;
 
+/// Clients are counted by a hash of this many values, which clients cannot foresee. Two that meet in
+/// one value share a share.
+const HOLDERS: usize = 1024;
+
 /// The memory of all bodies.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct BodyMemory {
     bytes: AtomicUsize,
+    by_holder: Box<[AtomicUsize]>,
+    hashes: RandomState,
+}
+
+/// The client of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum BodyHolder<'a> {
+    Tenant(&'a str),
+    /// Without tenants. One client usually has a whole network of IPv6 (/64).
+    Address(Option<IpAddr>),
 }
 
 /// The memory of one request, given back when it is dropped.
@@ -22,6 +39,8 @@ pub(crate) struct BodyMemory {
 pub(crate) struct Reservation {
     memory: Arc<BodyMemory>,
     bytes: usize,
+    /// The number of its client, if the memory is shared out.
+    holder: Option<usize>,
 }
 
 // === impl BodyMemory ===
@@ -35,21 +54,65 @@ impl BodyMemory {
 
     /// An empty reservation.
     pub(crate) fn hold(self: &Arc<Self>) -> Reservation {
-        Reservation { memory: Arc::clone(self), bytes: 0 }
+        Reservation { memory: Arc::clone(self), bytes: 0, holder: None }
+    }
+
+    /// An empty reservation of a client, which gets its share at most.
+    pub(crate) fn hold_for(self: &Arc<Self>, holder: BodyHolder<'_>) -> Reservation {
+        let hash = self.hashes.hash_one(holder.canonical());
+        let holder = usize::try_from(hash % HOLDERS as u64).ok();
+        Reservation { memory: Arc::clone(self), bytes: 0, holder }
+    }
+}
+
+impl Default for BodyMemory {
+    fn default() -> Self {
+        Self {
+            bytes: AtomicUsize::default(),
+            by_holder: std::iter::repeat_with(AtomicUsize::default).take(HOLDERS).collect(),
+            hashes: RandomState::new(),
+        }
+    }
+}
+
+// === impl BodyHolder ===
+
+impl<'a> BodyHolder<'a> {
+    /// The client of a request: its tenant, or its address where there are no tenants.
+    pub(crate) fn of(tenant: Option<&'a str>, peer: Option<IpAddr>) -> Self {
+        tenant.map_or(Self::Address(peer), Self::Tenant)
+    }
+
+    fn canonical(self) -> Self {
+        match self {
+            Self::Address(Some(address)) => Self::Address(Some(match address.to_canonical() {
+                IpAddr::V6(address) => {
+                    let [a, b, c, d, ..] = address.segments();
+                    IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+                }
+                address @ IpAddr::V4(_) => address,
+            })),
+            other => other,
+        }
     }
 }
 
 // === impl Reservation ===
 
 impl Reservation {
-    /// Reserves more bytes, if all reservations together then hold at most `most`.
+    /// Reserves more bytes, if all reservations together then hold at most `most`, and those of the
+    /// client its share.
     pub(crate) fn more(&mut self, bytes: usize, most: usize) -> Result<(), Fault> {
         let small = self.bytes.saturating_add(bytes) <= SMALL;
+        let share = most - most / 4;
         let most = if small { most } else { most - most / 8 };
-        let sum = |held: usize| held.checked_add(bytes).filter(|&sum| sum <= most);
-        let held = &self.memory.bytes;
-        held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)
-            .map_err(|_| Fault::Overloaded)?;
+        let memory = &self.memory;
+        take(&memory.bytes, bytes, most)?;
+        let own = self.holder.and_then(|holder| memory.by_holder.get(holder));
+        if let Some(Err(fault)) = own.map(|own| take(own, bytes, share)) {
+            memory.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(fault);
+        }
         self.bytes += bytes;
         Ok(())
     }
@@ -57,6 +120,9 @@ impl Reservation {
     /// Counts bytes that are held in any case, also above the bound.
     pub(crate) fn force(&mut self, bytes: usize) {
         self.memory.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(own) = self.holder.and_then(|holder| self.memory.by_holder.get(holder)) {
+            own.fetch_add(bytes, Ordering::Relaxed);
+        }
         self.bytes += bytes;
     }
 
@@ -69,14 +135,24 @@ impl Reservation {
     pub(crate) fn less(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.memory.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(own) = self.holder.and_then(|holder| self.memory.by_holder.get(holder)) {
+            own.fetch_sub(bytes, Ordering::Relaxed);
+        }
         self.bytes -= bytes;
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.memory.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.less(usize::MAX);
     }
+}
+
+/// Adds bytes to a sum that must not exceed `most`.
+fn take(sum: &AtomicUsize, bytes: usize, most: usize) -> Result<(), Fault> {
+    let with = |held: usize| held.checked_add(bytes).filter(|&sum| sum <= most);
+    let taken = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
+    taken.map(|_| ()).map_err(|_| Fault::Overloaded)
 }
 
 #[cfg(test)]
@@ -96,6 +172,28 @@ mod tests {
         assert_eq!(other.more(usize::MAX, usize::MAX), Err(Fault::Overloaded));
         drop(other);
         assert_eq!(memory.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn x03_one_client_leaves_a_quarter_of_the_memory_to_others() {
+        let memory = Arc::new(BodyMemory::default());
+        let of = |address: &str| BodyHolder::of(None, Some(address.parse().unwrap()));
+        let mut first = memory.hold_for(BodyHolder::Tenant("flood"));
+        let mut second = memory.hold_for(BodyHolder::of(Some("flood"), None));
+        assert_eq!((first.more(50, 100), second.more(25, 100)), (Ok(()), Ok(())));
+        assert_eq!(second.more(1, 100), Err(Fault::Overloaded), "its share is used up");
+        assert_eq!(memory.bytes(), 75, "the refused byte is not counted");
+        // One client of many may meet another one's hash.
+        let honest = |at: u8| memory.hold_for(of(&format!("10.0.0.{at}"))).more(25, 100).is_ok();
+        assert!((0..8).any(honest));
+        drop(first);
+        assert_eq!(second.more(50, 100), Ok(()));
+        drop(second);
+        let near = [of("2001:db8::1"), of("2001:db8::2:3:4:5"), of("::ffff:10.0.0.1")];
+        assert_eq!(near[0].canonical(), near[1].canonical(), "one network is one client");
+        assert_eq!(near[2].canonical(), of("10.0.0.1"));
+        assert_eq!(memory.bytes(), 0);
+        assert!(memory.by_holder.iter().all(|own| own.load(Ordering::Relaxed) == 0));
     }
 
     #[test]

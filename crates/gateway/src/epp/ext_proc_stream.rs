@@ -24,6 +24,7 @@ use super::observed_response::ObservedResponse;
 use super::request::{self, ReadError, RequestHead, RequestRest, ResponseBodies};
 use super::response;
 use crate::backend::EndpointAddress;
+use crate::body_memory::BodyHolder;
 use crate::config::Config;
 use crate::ingress::{self, Caller, ReadContext};
 use crate::large_bodies;
@@ -84,7 +85,7 @@ impl ExtProcStream {
                 return Ok(());
             }
         };
-        let mut rest = match self.rest(&head).await {
+        let mut rest = match self.rest(&head, caller.as_ref()).await {
             Ok(rest) => rest,
             Err(ReadError::Ended(status)) => return Err(status),
             Err(ReadError::Fault(fault)) => {
@@ -118,8 +119,17 @@ impl ExtProcStream {
     }
 
     /// Reads the rest of the request within the limit for bodies.
-    async fn rest(&mut self, head: &RequestHead) -> Result<RequestRest, ReadError> {
-        let reservation = self.state.body_memory.hold();
+    async fn rest(
+        &mut self,
+        head: &RequestHead,
+        caller: Option<&Caller>,
+    ) -> Result<RequestRest, ReadError> {
+        // Without tenants all requests come from one address, that of Envoy.
+        let memory = &self.state.body_memory;
+        let reservation = caller.map_or_else(
+            || memory.hold(),
+            |caller| memory.hold_for(BodyHolder::Tenant(&caller.tenant.name)),
+        );
         if head.whole {
             return Ok(RequestRest::none(reservation));
         }

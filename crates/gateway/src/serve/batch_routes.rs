@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 
 use super::request_body::{self, Arriving};
 use crate::batch_api::{BatchResponse, Batches, Sent, Upload};
+use crate::body_memory::BodyHolder;
 use crate::clock;
 use crate::durable_queues::DurableQueues;
 use crate::ingress;
@@ -34,7 +35,9 @@ pub(super) async fn answer(
         (Err(fault), _) => Err(fault),
         (Ok(batches), BatchCall::Upload) => upload(state, batches, (sender, body), received).await,
         (Ok(batches), BatchCall::Create) => {
-            let collected = request_body::collect_decoded(&parts.headers, body, state).await;
+            let tenant = sender.caller.map(|caller| caller.tenant.name.as_str());
+            let holder = (state, BodyHolder::of(tenant, sender.peer));
+            let collected = request_body::collect_decoded(&parts.headers, body, holder).await;
             let (bytes, _held) = collected?;
             batches.answer(call, sender, &bytes, clock::moment()).await
         }

@@ -11,6 +11,7 @@ use store::{ErrorKind, StoreError};
 
 use super::{admin_access, request_body};
 use crate::admin;
+use crate::body_memory::BodyHolder;
 use crate::durable_queues::DurableQueues;
 use crate::durable_queues::dead_letters::{DeadLetterAction, DeadLetterSelection};
 use crate::ingress;
@@ -131,7 +132,8 @@ async fn act(
         let what = "Send it with the header Content-Type: application/json.";
         return Err(Fault::InvalidRequest(what.into()));
     }
-    let (body, _held) = request_body::collect_decoded(&parts.headers, body, state).await?;
+    let holder = (state, BodyHolder::Address(None));
+    let (body, _held) = request_body::collect_decoded(&parts.headers, body, holder).await?;
     let selection: DeadLetterSelection = serde_json::from_slice(&body).map_err(|error| {
         let what = format!("Select dead letters with {{\"queue\": …}}: {error}.");
         Fault::InvalidRequest(what)

@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use crate::body_memory::Reservation;
+use crate::body_memory::{BodyHolder, Reservation};
 use crate::config::settings::Server;
 use crate::reply::Fault;
 use crate::state::State;
@@ -100,7 +100,7 @@ where
 pub(super) async fn collect(
     body: Incoming,
     server: &Server,
-    state: &State,
+    (state, holder): (&State, BodyHolder<'_>),
 ) -> Result<Whole, Fault> {
     let limit = server.body_limit;
     if body.size_hint().lower() > limit as u64 {
@@ -109,7 +109,7 @@ pub(super) async fn collect(
     if body.is_end_stream() {
         return Ok((Bytes::new(), state.body_memory.hold()));
     }
-    let mut work = pin!(gather(body, server, state.body_memory.hold()));
+    let mut work = pin!(gather(body, server, state.body_memory.hold_for(holder)));
     // A small body comes with its head and is there at the second poll, without a timer.
     if let Some(done) = twice(work.as_mut()).await {
         return done;
@@ -125,10 +125,10 @@ pub(super) async fn collect(
 pub(super) async fn collect_decoded(
     headers: &HeaderMap,
     body: Incoming,
-    state: &State,
+    (state, holder): (&State, BodyHolder<'_>),
 ) -> Result<Whole, Fault> {
     let config = state.config.load_full();
-    let (body, mut held) = collect(body, &config.server, state).await?;
+    let (body, mut held) = collect(body, &config.server, (state, holder)).await?;
     let (received, limit) = (body.len(), config.server.body_limit);
     let body = if large_bodies::is_large(headers, received) {
         let mut head = Request::new(()).into_parts().0;

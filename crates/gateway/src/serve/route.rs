@@ -20,7 +20,7 @@ use super::{
     admin_access, dashboard, dispatch_pages, foreign_sites, head_check, local_api, models,
     queue_status, request_body, status_stream, usage_page,
 };
-use crate::body_memory::Reservation;
+use crate::body_memory::{BodyHolder, Reservation};
 use crate::config::Config;
 use crate::ingress::path::{self, AdminPage, Api, RequestKind, Route};
 use crate::ingress::{self, Caller, Intent, ReadContext};
@@ -164,7 +164,9 @@ async fn proxy(
         }
     };
     let address = ingress::address::named(&config, peer);
-    let read = match request_body::collect(body, &config.server, &worker.state).await {
+    let tenant = caller.as_ref().map(|caller| caller.tenant.name.as_str());
+    let holder = (&*worker.state, BodyHolder::of(tenant, peer));
+    let read = match request_body::collect(body, &config.server, holder).await {
         Ok(body) => {
             record.bytes_in = body.0.len() as u64;
             let draw = record.arrived.nanos();

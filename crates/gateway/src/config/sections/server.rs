@@ -22,8 +22,9 @@ pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
             size(KIB, TIB),
             "The most memory for all request bodies together, including those of waiting \
              requests; at least twice `body_limit`. A request whose body does not fit is refused \
-             as `overloaded`. An eighth is reserved for bodies up to 64 KiB. The process may take \
-             about three times as much while bodies arrive.",
+             as `overloaded`. One tenant, or one address without tenants, may use three quarters. \
+             An eighth is reserved for bodies up to 64 KiB. The process may take about three times \
+             as much while bodies arrive.",
         )
         .default("1GiB"),
         // Below 8 KiB the HTTP/1 reader has no room for a head at all.
