@@ -14,8 +14,8 @@ use crate::reply::Fault;
 /// that a few large ones that come slowly do not block all others.
 const SMALL: usize = 64 << 10;
 
-/// Clients are counted by a hash of this many values, which clients cannot foresee. Two that meet in
-/// one value share a share.
+/// Clients are counted by a hash of this many values, which clients cannot foresee. Two clients
+/// with one value have one share together.
 const HOLDERS: usize = 1024;
 
 /// The memory of all bodies.
