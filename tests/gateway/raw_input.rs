@@ -94,7 +94,8 @@ fn send(gateway: &Gateway, input: &[u8]) -> String {
 #[test]
 fn x03_fuzz_raw_connections_of_clients() {
     let backend = Backend::quick();
-    let times = "[server]\nheader_timeout = \"100ms\"\nbody_timeout = \"100ms\"\n[log]\nformat = \"json\"\n";
+    let times = "[server]\nheader_timeout = \"100ms\"\nbody_timeout = \"100ms\"\n\
+                 [log]\nformat = \"json\"\n";
     let gateway = Gateway::before(times, &backend);
     fuzz_inputs(INPUTS_IN_CI, "raw-connections", &SEEDS, &WORDS, |input, _| send(&gateway, input));
     gateway.await_idle();
