@@ -15,7 +15,7 @@ pub(super) fn check(config: &Config, report: &Report) {
         notice("usage.file", "stays empty: accounts are kept by tenant, and there are no tenants");
     }
     let place = if config.auth.key_file.is_some() { "auth.key_file" } else { "auth.keys" };
-    for (end, name) in config.keys.expiring(since_epoch().as_secs().saturating_add(1)) {
+    for (end, name, _) in config.keys.expiring(since_epoch().as_secs().saturating_add(1)) {
         let end = calendar::rfc3339(end);
         notice(place, &format!("has the key {name:?}, which expired at {end}: it is refused"));
     }
