@@ -9,6 +9,7 @@
 //! Tests begin in the order of their names. This one takes longest and needs the processor, so its
 //! name comes before those of the tests that wait for sockets.
 
+mod cache_table;
 mod order_table;
 mod table;
 
@@ -20,6 +21,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use cache_table::CACHE;
 use order_table::IN_FLOW;
 use serde_json::Value;
 use table::MUTANTS;
@@ -103,7 +105,7 @@ fn survivors(suite: &Path, next: &AtomicUsize) -> Vec<&'static str> {
 
 /// Every mutant, by its number.
 fn mutants() -> impl Iterator<Item = &'static Mutant> {
-    MUTANTS.iter().chain(IN_FLOW)
+    MUTANTS.iter().chain(IN_FLOW).chain(CACHE)
 }
 
 fn take(next: &AtomicUsize) -> Option<(usize, &'static Mutant)> {

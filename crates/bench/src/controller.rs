@@ -11,6 +11,7 @@ mod fixture;
 mod floor;
 mod llm_d_grid;
 mod memory;
+mod prefix_index;
 mod sample;
 mod storms;
 mod subject;
@@ -35,6 +36,7 @@ pub(crate) fn measure(selection: &Selection, progress: &mut dyn Write) -> Result
     let mut tables = cycles::measure(&mut run)?;
     tables.push(workload_order::measure(&mut run)?);
     tables.push(storms::measure(&mut run)?);
+    tables.push(prefix_index::measure(&mut run)?);
     let (memory, note) = memory::measure(&mut run)?;
     tables.extend(memory);
     tables.push(llm_d_grid::measure(&mut run)?);

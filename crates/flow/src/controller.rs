@@ -3,7 +3,7 @@
 //! Each phase of an ask's life has a file: `admit` (offer to queue), `dispatch` (queue to backend),
 //! `progress` (at the backend), `complete` (backend to end), `evict` (queue to end, without a
 //! grant). `eligibility` decides which flow queues take part in their fair queues, `routing`
-//! chooses the backend, `reservation` keeps places free, `reconfigure` rebuilds the queue when sets
+//! chooses the backend, `prompts` keeps what backends have cached, `reservation` keeps places free, `reconfigure` rebuilds the queue when sets
 //! of backends or settings change, `objective` says how long a waiting ask is fresh, `forecast`
 //! predicts waits, `retry_after` says when a refused client should retry, and `view` reports the
 //! state.
@@ -16,6 +16,7 @@ mod evict;
 pub(crate) mod forecast;
 mod objective;
 mod progress;
+pub(crate) mod prompts;
 mod reconfigure;
 mod reservation;
 pub(crate) mod retry_after;
@@ -45,6 +46,7 @@ use crate::start_time::StartTime;
 use crate::supply::Supply;
 use crate::time::Time;
 use crate::workload::Registry;
+use prompts::AskPrompt;
 
 /// The flow of every ask that names none.
 const ANONYMOUS: &str = "-";
@@ -54,10 +56,11 @@ const ANONYMOUS: &str = "-";
 /// | verb | meaning |
 /// |---|---|
 /// | [`Controller::flow`], [`Controller::workload`] | intern a name |
-/// | [`Controller::offer`] | a new ask: it is granted, queued or refused |
+/// | [`Controller::offer`], [`Controller::offer_prompt`] | a new ask: it is granted, queued or refused |
 /// | [`Controller::started`] | an ask in flight has produced its first token |
 /// | [`Controller::streamed`] | its stream has produced this many tokens |
 /// | [`Controller::charge`] | its stream has exceeded the estimated cost |
+/// | [`Controller::cached`] | its response says how much of the prompt was cached |
 /// | [`Controller::settle`] | an ask in flight has ended, with its actual cost |
 /// | [`Controller::cancel`] | the client has left; the ask waits or is in flight |
 /// | [`Controller::requeue`] | the backend failed before it did any work |
@@ -84,6 +87,8 @@ pub struct Controller {
     pub(crate) preferences: BTreeMap<u32, RoutePreference>,
     /// Why each ask in flight went to its backend, by slot, if there was a choice.
     pub(crate) choices: Vec<Option<RouteChoice>>,
+    /// The prompts of live asks, by slot, if prefix caches count.
+    pub(crate) prompts: Vec<AskPrompt>,
     pub(crate) flows: Flows,
     pub(crate) flow_queues: FlowQueues,
     /// The position of each active flow queue in the heap of its fair queue.
@@ -131,6 +136,7 @@ impl Controller {
             progress: Vec::new(),
             preferences: BTreeMap::new(),
             choices: Vec::new(),
+            prompts: Vec::new(),
             flow_queues: FlowQueues::default(),
             positions: Positions::new(),
             supply: Supply::default(),

@@ -55,17 +55,23 @@ fn counters(c: &Controller) -> Result<(), Violation> {
 fn stock(c: &Controller) -> Result<(), Violation> {
     let mut stock = vec![0; c.supply.backends.len()];
     let mut in_flight = vec![[0; BANDS]; c.supply.backends.len()];
+    let mut uncomputed = vec![0; c.supply.backends.len()];
     let mut by_flow: BTreeMap<u32, u32> = BTreeMap::new();
-    for record in c.asks.slots().map(|slot| &c.asks[slot]) {
+    for slot in c.asks.slots() {
+        let record = &c.asks[slot];
         if record.phase == Phase::InFlight {
             stock[record.backend as usize] += record.stock(c.settings.stock);
             in_flight[record.backend as usize][record.band.index()] += 1;
+            let prompt = c.prompts.get(slot as usize);
+            uncomputed[record.backend as usize] +=
+                prompt.map_or(0, |prompt| u64::from(prompt.uncomputed));
             *by_flow.entry(c.flow_queues[record.flow_queue].flow).or_default() += 1;
         }
     }
     for (at, backend) in c.supply.backends.iter().enumerate() {
         equal("stock at a backend", backend.stock, stock[at])?;
         equal("pending at a backend", backend.in_flight, in_flight[at])?;
+        equal("tokens to compute at a backend", backend.uncomputed, uncomputed[at])?;
     }
     for slot in c.flows.slots() {
         let counted = by_flow.get(&slot).copied().unwrap_or(0);

@@ -63,6 +63,9 @@ mod lane_scheduler;
 mod links;
 mod lru;
 mod outcome;
+mod prefill_rate;
+mod prefix_index;
+mod prompt_blocks;
 mod queue;
 mod range;
 mod reserve;
@@ -89,6 +92,8 @@ pub use controller::view::{AskView, FlowView};
 pub use counters::Counters;
 pub use lane_scheduler::LaneScheduler;
 pub use outcome::{Event, Eviction, Misuse, Refusal, RequeuePosition, Stage, Verdict};
+pub use prefix_index::PrefixIndex;
+pub use prompt_blocks::{BLOCK_BYTES, BlockHasher, PROMPT_BLOCKS_MAX, PromptBlocks};
 pub use range::OutOfRange;
 pub use route::{
     BackendTraits, Candidate, ModelNameError, ModelNameRule, ModelNames, ResolvedModel,

@@ -23,6 +23,16 @@ impl Lru {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
+    /// Makes room for so many more slots, and for no others.
+    pub(crate) fn reserve_exact(&mut self, more: usize) {
+        self.links.reserve_exact(more);
+    }
+
+    /// The bytes that it has allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        self.links.capacity() * size_of::<Link>()
+    }
+
     /// Adds a slot that is not in the list, as the most recently used.
     pub(crate) fn push(&mut self, slot: u32) {
         if self.links.len() <= slot as usize {

@@ -171,6 +171,9 @@ pub struct Settings {
     pub reserve: ReserveLimits,
     /// The weights of the routing score.
     pub route: RouteWeights,
+    /// The tokens that a backend is believed to have in its prefix cache, if its engine does not
+    /// report how many fit; 0 if no backend is chosen for its cache.
+    pub cache_tokens: u64,
     /// The class of flows without a class of their own.
     pub default_class: FlowClass,
     /// Further classes: number 1 and up in [`crate::Controller::flow`].
@@ -375,6 +378,7 @@ impl Default for Settings {
             slo_tpot: None,
             stock: StockUnit::default(),
             reserve: ReserveLimits::default(),
+            cache_tokens: 0,
             route: RouteWeights::default(),
             default_class: FlowClass::default(),
             classes: Vec::new(),

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ask::{BackendId, ModelId};
 use crate::links::NONE;
+use crate::prefill_rate::PrefillRate;
 use backend::Trial;
 
 pub(crate) use backend::Backend;
@@ -115,6 +116,8 @@ impl Supply {
         backend.paused = given.paused;
         if given.ready && !was_up {
             backend.auto.restarted();
+            backend.prefixes.clear();
+            backend.prefill_rate = PrefillRate::default();
         }
         backend.trial = match (given.on_trial, backend.trial) {
             (false, _) => Trial::Passed,

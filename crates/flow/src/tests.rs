@@ -8,6 +8,7 @@ mod aimd;
 mod auto;
 mod bands;
 mod budget;
+mod caches;
 mod differential;
 mod endings;
 mod fairness;

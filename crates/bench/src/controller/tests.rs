@@ -48,6 +48,17 @@ fn q10_a_cycle_costs_little_more_in_a_long_queue() {
 }
 
 #[test]
+fn k01_a_long_prompt_is_looked_up_in_microseconds() {
+    let only = Some("prefix-index".to_owned());
+    let selection = Selection { quick: true, only, ..Selection::default() };
+    let report = measure(&selection, &mut Vec::new()).unwrap();
+    let [lookup, bytes] = &report.tables[0].targets[..] else { panic!("{report:?}") };
+    // The machine may be busy; a search of every block would take a hundred times as long.
+    assert!(lookup.found < 20.0 * lookup.limit, "{lookup:?}");
+    assert!(bytes.met, "{bytes:?}");
+}
+
+#[test]
 fn a_storm_runs_and_is_reported() {
     let only = Some("expiry/1e3x10".to_owned());
     let selection = Selection { quick: true, only, ..Selection::default() };

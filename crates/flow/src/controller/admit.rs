@@ -2,10 +2,12 @@
 
 use super::Controller;
 use super::eligibility::QueueKey;
+use super::prompts::RouteInput;
 use super::routing::Route;
 use crate::ask::{Ask, Band, COST_MAX, Ticket};
 use crate::links::{Link, NONE};
 use crate::outcome::{Eviction, Refusal, RequeuePosition, Verdict};
+use crate::prompt_blocks::PromptBlocks;
 use crate::queue::asks::{AskRecord, Asks, Limit, PROMPT_BLOCK, Phase, Wanted};
 use crate::queue::flow_queue::FlowQueue;
 use crate::settings::{Admission, Order};
@@ -14,6 +16,7 @@ use crate::time::{Span, Time};
 /// An ask that has passed the checks that do not depend on load.
 pub(super) struct CheckedAsk<'a> {
     pub(super) ask: &'a Ask,
+    blocks: &'a PromptBlocks,
     workload: u32,
     pub(super) key: QueueKey,
     /// When its wait would end, and the limit that would end it.
@@ -36,9 +39,13 @@ enum OwnLoser {
 impl Controller {
     /// Takes an ask: grants it at once, queues it, or refuses it.
     pub fn offer(&mut self, ask: Ask, now: Time) -> Verdict {
+        self.offer_blocks(ask, PromptBlocks::UNKNOWN, now)
+    }
+
+    pub(super) fn offer_blocks(&mut self, ask: Ask, blocks: PromptBlocks, now: Time) -> Verdict {
         let now = self.advance(now);
         self.counters.offered += 1;
-        let mut checked = match self.check(&ask, now) {
+        let mut checked = match self.check(&ask, &blocks, now) {
             Ok(checked) => checked,
             Err(reason) => return self.refuse(reason, Span::ZERO),
         };
@@ -80,7 +87,12 @@ impl Controller {
         Verdict::Refused { reason, retry_after }
     }
 
-    fn check<'a>(&mut self, ask: &'a Ask, now: Time) -> Result<CheckedAsk<'a>, Refusal> {
+    fn check<'a>(
+        &mut self,
+        ask: &'a Ask,
+        blocks: &'a PromptBlocks,
+        now: Time,
+    ) -> Result<CheckedAsk<'a>, Refusal> {
         let flow = self.flows.resolve(ask.flow).ok_or(Refusal::UnknownFlow)?;
         if self.closed {
             return Err(Refusal::ShuttingDown);
@@ -101,11 +113,11 @@ impl Controller {
         };
         let key = QueueKey { flow, band: ask.band, pool };
         let wanted = Wanted::at_any_time(now);
-        Ok(CheckedAsk { ask, workload, key, deadline, limit, wanted })
+        Ok(CheckedAsk { ask, blocks, workload, key, deadline, limit, wanted })
     }
 
     fn admit(&mut self, checked: &CheckedAsk<'_>, now: Time) -> (u32, Ticket) {
-        let &CheckedAsk { ask, workload, key, deadline, limit, wanted } = checked;
+        let &CheckedAsk { ask, blocks, workload, key, deadline, limit, wanted } = checked;
         self.registry.began(workload);
         let flow_queue = self.flow_queue_for(key);
         self.see(flow_queue, now);
@@ -149,6 +161,7 @@ impl Controller {
         if ask.has_preference() {
             self.preferences.insert(slot, ask.preference());
         }
+        self.keep_prompt(slot, blocks.clone());
         (slot, ticket)
     }
 
@@ -166,7 +179,8 @@ impl Controller {
         if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, room) {
             return None;
         }
-        self.choose_backend(checked.key.flow, checked.key.pool, room, || checked.ask.preference())
+        let input = || RouteInput::of(checked.ask, checked.blocks);
+        self.choose_backend(checked.key.flow, checked.key.pool, room, input)
     }
 
     /// Whether the ask may wait; evicts another ask for it if necessary.

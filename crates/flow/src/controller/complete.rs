@@ -108,6 +108,7 @@ impl Controller {
         if !self.asks[slot].on_trial {
             self.recharge(slot, 0);
         }
+        self.prompt_failed(slot);
         let (flow, was_at_limit) = self.release(slot);
         self.counters.requeued += 1;
         let band = self.flow_queues[self.asks[slot].flow_queue].band;
@@ -137,6 +138,8 @@ impl Controller {
         let (band, stock) = (record.band.index(), record.stock(self.settings.stock));
         let flow = self.flow_queues[record.flow_queue].flow;
         let limited = self.flows[flow].limited;
+        self.prompt_failed(slot);
+        self.prompt_left(slot);
         self.supply.give_back(from, band, stock);
         if self.is_auto() {
             self.count_end(slot);
@@ -146,6 +149,7 @@ impl Controller {
         }
         self.asks[slot].backend = to;
         self.supply.take(to, band, stock);
+        self.send_prompt(slot);
         if self.is_auto() {
             self.count_grant(slot);
         }
@@ -211,6 +215,7 @@ impl Controller {
 
     /// Returns the stock of an ask in flight; returns its flow, and whether that was at its limit.
     fn release(&mut self, slot: u32) -> (u32, bool) {
+        self.prompt_left(slot);
         let record = &self.asks[slot];
         let (backend, flow) = (record.backend, self.flow_queues[record.flow_queue].flow);
         let stock = record.stock(self.settings.stock);
@@ -233,6 +238,7 @@ impl Controller {
         if self.asks[slot].has_preference {
             self.preferences.remove(&slot);
         }
+        self.forget_prompt(slot);
         self.asks.remove(slot);
     }
 

@@ -39,8 +39,8 @@ impl Controller {
             }
             let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
             let room = self.settings.bounds.to_dequeue();
-            let preference = || self.preference_of(slot);
-            let Some(route) = self.choose_backend(flow, pool, room, preference) else { return };
+            let input = || self.route_input_of(slot);
+            let Some(route) = self.choose_backend(flow, pool, room, input) else { return };
             let waited = now.since(self.asks[slot].arrival);
             self.fair_queue_of(flow_queue).overload.granted(late);
             self.flow_queues[flow_queue].ordered.charge_session(slot, &mut self.asks);
@@ -147,6 +147,7 @@ impl Controller {
         record.granted = self.clock;
         let (flow_queue, cost, band) = (record.flow_queue, record.cost, record.band.index());
         self.supply.take(backend, band, record.stock(self.settings.stock));
+        self.send_prompt(slot);
         if self.is_auto() {
             self.count_grant(slot);
         }

@@ -54,7 +54,14 @@ impl Controller {
     /// Takes new metrics of a backend's engine. Report every reading at once.
     pub fn reading(&mut self, backend: BackendId, reading: EngineReading, now: Time) {
         let now = self.advance(now);
-        let Some(at) = self.supply.find(backend).filter(|_| self.is_auto()) else { return };
+        let Some(at) = self.supply.find(backend) else { return };
+        if self.supply.backends[at as usize].kv_tokens != reading.kv_tokens {
+            self.supply.backends[at as usize].kv_tokens = reading.kv_tokens;
+            self.fit_prefix_indexes();
+        }
+        if !self.is_auto() {
+            return;
+        }
         let places = self.known_places(at);
         self.supply.backends[at as usize].auto.read(reading, now);
         self.bounds_moved(at, places, now);
@@ -96,6 +103,7 @@ impl Controller {
     /// An ask has started: its first token was seen, or is presumed.
     pub(super) fn mark_started(&mut self, slot: u32, seen: bool, now: Time) {
         self.stop_presuming(slot);
+        self.prompt_left(slot);
         let backend = self.asks[slot].backend;
         let places = self.known_places(backend);
         let auto = &mut self.supply.backends[backend as usize].auto;
@@ -110,7 +118,11 @@ impl Controller {
         if granted == Time::NEVER {
             return;
         }
-        let domain = self.supply.backends[record.backend as usize].domain;
+        let backend = record.backend;
+        let (own, ahead) = self.prompt_left(slot);
+        let backend = &mut self.supply.backends[backend as usize];
+        backend.prefill_rate.learn(own, ahead, now.since(granted));
+        let domain = backend.domain;
         if let Some(domain) = self.domains.get_mut(domain as usize) {
             domain.start_time.learn(now.since(granted));
         }

@@ -26,7 +26,9 @@ impl Controller {
     /// there are still settled as they end.
     pub fn supply(&mut self, backends: &[BackendSupply], now: Time) {
         let now = self.advance(now);
-        if self.supply.update(backends) {
+        let changed = self.supply.update(backends);
+        self.fit_prefix_indexes();
+        if changed {
             self.rebuild();
         } else if self.supply.has_detours() {
             self.return_from_detours(now);
@@ -75,6 +77,7 @@ impl Controller {
         self.flows.configure(settings.policies());
         let was_auto = self.is_auto();
         self.settings = settings;
+        self.fit_prefix_indexes();
         self.rebuild();
         match (was_auto, self.is_auto()) {
             (false, true) => self.recount_auto(),

@@ -4,6 +4,7 @@
 //! score of [`crate::route`] decides among them, and the reason is kept for the response headers.
 
 use super::Controller;
+use super::prompts::RouteInput;
 use crate::ask::{Ask, Ticket};
 use crate::queue::asks::Phase;
 use crate::route::{Candidate, RouteChoice, RoutePreference, RouteReason, choose};
@@ -40,13 +41,13 @@ impl Controller {
         choose(&preference, &self.settings.route, std::iter::once(only))
     }
 
-    /// The backend of a pool for an ask. The preference is computed only if there is a choice.
-    pub(super) fn choose_backend(
+    /// The backend of a pool for an ask. The input is computed only if there is a choice.
+    pub(super) fn choose_backend<'a>(
         &self,
         flow: u32,
         pool: u32,
         room: Room,
-        preference: impl FnOnce() -> RoutePreference,
+        input: impl FnOnce() -> RouteInput<'a>,
     ) -> Option<Route> {
         let limited = self.flows[flow].limited;
         let usable = |&at: &u32| {
@@ -57,8 +58,19 @@ impl Controller {
             return usable(&only).then_some(Route { backend: only, choice: None });
         }
         let usable = members.iter().copied().filter(usable);
-        let preference = preference();
-        let candidates = usable.map(|at| self.candidate(at, &preference));
+        let RouteInput { preference, blocks, tokens } = input();
+        let held = |at: u32| self.supply.backends[at as usize].prefixes.held_of(blocks.hashes());
+        // Otherwise prompts would weigh where no cache can help: `depth` counts the asks already.
+        let shared = !blocks.is_empty() && usable.clone().any(|at| held(at) > 0);
+        let candidates = usable.map(|at| {
+            let candidate = self.candidate(at, &preference);
+            if !shared {
+                return candidate;
+            }
+            let cached = blocks.tokens_of(held(at), tokens);
+            let uncomputed = self.supply.backends[at as usize].uncomputed;
+            Candidate { cached_tokens: cached, uncomputed_tokens: uncomputed, ..candidate }
+        });
         let choice = choose(&preference, &self.settings.route, candidates)?;
         let backend = choice.at;
         let at = self.supply.backends[backend as usize].id.0;
@@ -107,6 +119,7 @@ impl Controller {
             at: after.backend.0,
             pending,
             engine_waiting: after.engine_waiting.map(|all| reported.max(all.saturating_sub(1))),
+            cached_tokens: u64::from(self.expected_cached(slot)),
             fill: after.fill * (count - 1) as f32 / count as f32,
             ..after
         }
@@ -130,7 +143,9 @@ impl Controller {
             engine_waiting: Some(backend.auto.engine_waiting(now)),
             kv_used: reading.map(|reading| reading.kv_used as f32),
             fill: full.map_or(0.0, |full| in_flight / full) as f32,
-            prefix_share: 0.0,
+            cached_tokens: 0,
+            uncomputed_tokens: 0,
+            prefill_rate: backend.prefill_rate.per_second().map(|rate| rate as f32),
             has_adapter: preference
                 .adapter
                 .is_some_and(|adapter| backend.adapters.contains(&adapter)),

@@ -3,7 +3,7 @@
 //! Measurements come from outside and may be missing, stale or wrong. They are read through
 //! functions that always return a finite number, so a broken metric costs at most a worse choice.
 
-use crate::ask::{BANDS, BackendId, Band};
+use crate::ask::{BANDS, BackendId, Band, COST_MAX};
 use crate::range::{Checked, check};
 use crate::time::Span;
 
@@ -13,6 +13,10 @@ const LATENCY_MAX_MS: f32 = 1e7;
 const REQUEST_WEIGHT_MAX: f32 = 100.0;
 /// Larger powers count as this: the hall of a large data centre.
 const POWER_MAX_WATTS: f32 = 1e6;
+/// The tokens of a prompt that a backend computes in a second, until its first tokens show it: one
+/// common GPU with a small model.
+const PREFILL_RATE_UNKNOWN: f64 = 8000.0;
+const PREFILL_RATE_MAX: f32 = 1e6;
 /// The largest handicap, as large as any other term.
 const HANDICAP_MAX: f32 = 1e4;
 
@@ -69,8 +73,13 @@ pub struct Candidate {
     pub kv_used: Option<f32>,
     /// Asks in flight over its bound, 0 to 1; 0 if the bound is unknown.
     pub fill: f32,
-    /// The share of the prompt that is believed to be in its prefix cache, 0 to 1.
-    pub prefix_share: f32,
+    /// The tokens of the prompt that are believed to be in its prefix cache.
+    pub cached_tokens: u64,
+    /// The tokens of other prompts that it has to compute first; 0 if no candidate has a part of
+    /// the prompt in its cache.
+    pub uncomputed_tokens: u64,
+    /// How many tokens of a prompt it computes in a second, once that is known.
+    pub prefill_rate: Option<f32>,
     /// Whether it has loaded the adapter that the ask needs.
     pub has_adapter: bool,
     /// The number of its last grant: equal candidates take turns.
@@ -132,7 +141,9 @@ impl Candidate {
             engine_waiting: None,
             kv_used: None,
             fill: 0.0,
-            prefix_share: 0.0,
+            cached_tokens: 0,
+            uncomputed_tokens: 0,
+            prefill_rate: None,
             has_adapter: false,
             last_granted: 0,
         }
@@ -181,7 +192,15 @@ impl Candidate {
         share(self.fill)
     }
 
-    pub(super) fn prefix_share(&self) -> f64 {
-        share(self.prefix_share)
+    /// The milliseconds by which its cache brings the first token forward, less those for which it
+    /// computes other prompts first.
+    pub(super) fn saved_ms(&self) -> f64 {
+        if (self.cached_tokens, self.uncomputed_tokens) == (0, 0) {
+            return 0.0;
+        }
+        let rate = self.prefill_rate.and_then(|rate| sound(rate, PREFILL_RATE_MAX));
+        let rate = rate.filter(|&rate| rate > 0.0).unwrap_or(PREFILL_RATE_UNKNOWN);
+        let tokens = |tokens: u64| tokens.min(COST_MAX) as f64;
+        (tokens(self.cached_tokens) - tokens(self.uncomputed_tokens)) / rate * 1000.0
     }
 }

@@ -29,6 +29,8 @@ pub struct RouteChoice {
     pub weighted_depth: f64,
     /// Its stated power.
     pub power_watts: f64,
+    /// The tokens of the prompt that are believed to be in its prefix cache.
+    pub cached_tokens: u64,
     /// Its latency, measured if it is known, else stated; `None` if its properties are not
     /// configured.
     pub latency_ms: Option<f64>,
@@ -127,7 +129,7 @@ fn home(
     candidates: impl Iterator<Item = Candidate> + Clone,
 ) -> Option<BackendId> {
     let session = preference.session?;
-    if candidates.clone().any(|candidate| candidate.prefix_share() > 0.0) {
+    if candidates.clone().any(|candidate| candidate.cached_tokens > 0) {
         return None;
     }
     let ids = candidates.map(|candidate| candidate.backend);
@@ -228,6 +230,7 @@ impl Survey {
             pending: self.best.pending,
             weighted_depth: self.depth,
             power_watts: self.best.power(),
+            cached_tokens: self.best.cached_tokens,
             latency_ms: self.best.expected_latency(),
         }
     }

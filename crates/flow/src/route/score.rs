@@ -44,7 +44,7 @@ pub struct RouteScore {
     pub kv_penalty: f64,
     /// Lost by a backend that has just become ready again.
     pub handicap: f64,
-    /// Gained by a cached prompt and a loaded adapter.
+    /// Gained by a cached prompt, less the prompts to compute before it, and by a loaded adapter.
     pub affinity: f64,
 }
 
@@ -136,9 +136,10 @@ impl<'a> Scorer<'a> {
     fn affinity(&self, candidate: &Candidate) -> f64 {
         let terms = &self.weights.terms;
         let at_home = self.home == Some(candidate.backend);
-        let share = if at_home { 1.0 } else { candidate.prefix_share() };
         let adapter = self.wants_adapter && candidate.has_adapter;
-        terms.prefix_bonus * share + if adapter { terms.adapter_bonus } else { 0.0 }
+        candidate.saved_ms()
+            + if at_home { terms.prefix_bonus } else { 0.0 }
+            + if adapter { terms.adapter_bonus } else { 0.0 }
     }
 }
 

@@ -38,8 +38,7 @@ pub struct RouteTerms {
     pub kv_penalty: f64,
     /// The use of the KV cache, 0 to 1, up to which no points are lost.
     pub kv_threshold: f64,
-    /// Points gained by a backend that has the whole prompt in its prefix cache, and by the home
-    /// of a session.
+    /// Points gained by the home of a session, while no backend is known to have its prompt cached.
     pub prefix_bonus: f64,
     /// Points gained by a backend that has the adapter loaded.
     pub adapter_bonus: f64,

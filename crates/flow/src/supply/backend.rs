@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::ask::{BANDS, BackendId, ModelId};
 use crate::auto::{AutoLimits, AutoState};
+use crate::prefill_rate::PrefillRate;
+use crate::prefix_index::PrefixIndex;
 use crate::route::BackendTraits;
 use crate::time::Time;
 
@@ -57,6 +59,12 @@ pub(crate) struct Backend {
     pub(crate) traits: BackendTraits,
     pub(crate) handicap: f32,
     pub(crate) adapters: BTreeSet<u32>,
+    /// What is believed to be in its prefix cache, and the tokens that its engine says fit in it.
+    pub(crate) prefixes: PrefixIndex,
+    pub(crate) kv_tokens: Option<u64>,
+    /// The tokens of prompts that it still has to compute, and how fast it does.
+    pub(crate) uncomputed: u64,
+    pub(crate) prefill_rate: PrefillRate,
     /// Whether the caller listed it as ready, paused or not; whether paused; and its trial.
     pub(super) up: bool,
     pub(super) paused: bool,
@@ -114,6 +122,10 @@ impl Backend {
             traits: BackendTraits::default(),
             handicap: 0.0,
             adapters: BTreeSet::new(),
+            prefixes: PrefixIndex::default(),
+            kv_tokens: None,
+            uncomputed: 0,
+            prefill_rate: PrefillRate::default(),
             up: false,
             paused: false,
             trial: Trial::Passed,

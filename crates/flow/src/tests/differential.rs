@@ -3,6 +3,7 @@
 //! Everything that is drawn comes from the seed of its run. When the two disagree, the history is
 //! shortened as far as they still do, and shown with the seed.
 
+use super::fixture::prompt;
 use super::reference::history::{Action, Caller, History, Present, Random, Sender, Step};
 use super::reference::{Answer, Flow, Interned, Outcome, Reference};
 use crate::{
@@ -118,7 +119,8 @@ impl Run {
         let Some(flow) = self.flow(step, caller)? else { return Ok(()) };
         let mut ask = Ask { flow, ..ask };
         ask.workload.id = self.workload(sender, step.now)?;
-        let verdict = self.controller.offer(ask, step.now);
+        // Each prompt is another one, so no cache can change a choice.
+        let verdict = self.controller.offer_prompt(ask, prompt(step.number, 0, 3), step.now);
         let refusal = match verdict {
             Verdict::Refused { reason, .. } => Some(reason),
             _ => None,

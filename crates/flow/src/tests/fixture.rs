@@ -1,8 +1,8 @@
 //! The fixture of these tests: a controller, a clock, and short names for common calls.
 
 use crate::{
-    Ask, BackendId, BackendSupply, Band, Controller, Event, Hysteresis, ModelId, Refusal, Settings,
-    Span, Ticket, Time, Usage, Verdict, invariant,
+    Ask, BLOCK_BYTES, BackendId, BackendSupply, Band, BlockHasher, Controller, Event, Hysteresis,
+    ModelId, PromptBlocks, Refusal, Settings, Span, Ticket, Time, Usage, Verdict, invariant,
 };
 
 /// The model that every backend of [`Fixture::new`] serves.
@@ -29,6 +29,16 @@ pub(crate) fn watermark_of_two() -> Settings {
 pub(crate) fn backend(id: u32, models: &[u32]) -> BackendSupply {
     let models = models.iter().map(|&model| ModelId(model)).collect();
     BackendSupply::new(BackendId(id), models)
+}
+
+/// A prompt of so many blocks. Of two prompts with different numbers the first `shared` blocks are
+/// the same.
+pub(crate) fn prompt(number: u64, shared: usize, blocks: usize) -> PromptBlocks {
+    let mut hasher = BlockHasher::new(1);
+    let text = |at: usize| if at < shared { 0 } else { number + 1 };
+    let bytes = (0..blocks).flat_map(|at| [text(at); BLOCK_BYTES / 8]);
+    hasher.add(&bytes.flat_map(u64::to_le_bytes).collect::<Vec<u8>>());
+    hasher.finish()
 }
 
 /// A splitmix64 generator: ten lines are enough for tests.

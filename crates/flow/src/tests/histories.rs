@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::fixture::{Fixture, backend};
+use super::fixture::{Fixture, backend, prompt};
 use crate::queue::virtual_clock::HORIZON;
 use crate::{
     Ask, AutoLimits, BANDS, BackendId, BackendSupply, Band, Bounds, Cascade, EngineReading, Event,
@@ -71,6 +71,7 @@ fn settings(choice: u64) -> Settings {
         default_class: FlowClass { capacity: 12, ttl: Span::from_secs(1), ..FlowClass::default() },
         classes: vec![class],
         idle_flows_max: 3,
+        cache_tokens: [0, 640, 100_000][choice as usize % 3],
         ..Settings::default()
     }
 }
@@ -156,7 +157,9 @@ impl History {
             ..Ask::new(id, ModelId((value >> 24) as u32 % 3))
         };
         let total = self.fixture.gate.settings().total_capacity;
-        let verdict = self.fixture.offer(ask);
+        let blocks = prompt(value >> 30 & 7, 4, (value >> 33 & 15) as usize);
+        let verdict = self.fixture.gate.offer_prompt(ask, blocks, self.fixture.now);
+        self.fixture.collect();
         let ttl = if class == 1 { Span::from_millis(400) } else { Span::from_secs(1) };
         let ttl = self.fixture.now.after(ttl);
         let known = Waiting {

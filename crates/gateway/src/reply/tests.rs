@@ -234,6 +234,7 @@ fn choice(boost: f64, power_watts: f64) -> RouteChoice {
     let score = RouteScore { total: 1.0, boost, ..RouteScore::default() };
     let reason = RouteReason::BestEffortPowerEfficient;
     RouteChoice {
+        cached_tokens: 0,
         at: 0,
         reason,
         score,

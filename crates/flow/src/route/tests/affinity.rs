@@ -38,7 +38,7 @@ fn r01_a_known_cache_counts_more_than_a_home() {
     let home = pick(&session(7), &field).at;
     let holder = (home + 1) % 4;
     let mut known = field;
-    known[holder as usize].prefix_share = 0.125;
+    known[holder as usize].cached_tokens = 100;
     let choice = pick(&session(7), &known);
     assert_eq!((choice.at, choice.score.affinity), (holder, 12.5));
 }
@@ -47,7 +47,7 @@ fn r01_a_known_cache_counts_more_than_a_home() {
 fn r01_affinity_yields_to_load() {
     let warm = |pending| {
         let [warm, cold] = equals([[0, pending, 0, 0], [0; BANDS]]);
-        [Candidate { prefix_share: 1.0, ..warm }, cold]
+        [Candidate { cached_tokens: 800, ..warm }, cold]
     };
     assert_eq!(pick(&RoutePreference::default(), &warm(1)).at, 0, "worth one ask ahead of it");
     assert_eq!(pick(&RoutePreference::default(), &warm(3)).at, 1, "not worth three");
@@ -56,9 +56,9 @@ fn r01_affinity_yields_to_load() {
 #[test]
 fn r01_affinity_is_named_when_it_decided() {
     let [warm, cold] = equals([[0, 1, 0, 0], [0; BANDS]]);
-    let field = [Candidate { prefix_share: 1.0, ..warm }, cold];
+    let field = [Candidate { cached_tokens: 800, ..warm }, cold];
     assert_eq!(pick(&RoutePreference::default(), &field).reason.text(), "cache-affinity");
-    let field = [warm, Candidate { prefix_share: 1.0, ..cold }];
+    let field = [warm, Candidate { cached_tokens: 800, ..cold }];
     let choice = pick(&RoutePreference::default(), &field);
     assert_eq!(choice.reason, RouteReason::NormalBalanced, "it would have been chosen anyway");
     let adapter = RoutePreference { adapter: Some(1), ..RoutePreference::default() };

@@ -37,7 +37,9 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
     let count = prop_oneof![6 => 0..20u32, 1 => any::<u32>()];
     let figures = (auto(100.0), auto(1000.0), proptest::option::of(auto(1500.0)));
     let loads = (proptest::array::uniform4(count.clone()), proptest::option::of(count));
-    let shares = (proptest::option::of(auto(1.2)), auto(1.2), auto(1.2), any::<bool>());
+    let tokens = prop_oneof![6 => 0..100_000u64, 1 => any::<u64>()];
+    let cache = (tokens.clone(), tokens, proptest::option::of(auto(20_000.0)));
+    let shares = (proptest::option::of(auto(1.2)), auto(1.2), cache, any::<bool>());
     (figures, loads, shares, 0..5u64).prop_map(|(figures, loads, shares, last_granted)| Candidate {
         traits: BackendTraits { power_watts: figures.0, latency_ms: figures.1 },
         measured_latency_ms: figures.2,
@@ -45,7 +47,9 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
         engine_waiting: loads.1,
         kv_used: shares.0,
         fill: shares.1,
-        prefix_share: shares.2,
+        cached_tokens: shares.2.0,
+        uncomputed_tokens: shares.2.1,
+        prefill_rate: shares.2.2,
         has_adapter: shares.3,
         last_granted,
         ..Candidate::new(0, BackendId(0))
@@ -82,20 +86,24 @@ fn documented(preference: &RoutePreference, boost: f64, candidate: &Candidate) -
         - 100.0 * f64::from(candidate.engine_waiting.unwrap_or(0))
         - 50.0 * f64::from(candidate.fill)
         - 200.0 * ((unit(candidate.kv_used.unwrap_or(0.0)) - 0.8) / 0.2).max(0.0)
-        + 100.0 * f64::from(candidate.prefix_share)
+        + (candidate.cached_tokens as f64 - candidate.uncomputed_tokens as f64)
+            / candidate.prefill_rate.map_or(8.0, |rate| f64::from(rate) / 1e3)
         + if adapter { 150.0 } else { 0.0 }
 }
 
 fn sensible(at: u32, numbers: ([u16; 3], [u32; 4], [u8; 3])) -> Candidate {
     let ([power, stated, measured], pending, shares) = numbers;
-    let [kv_used, fill, prefix] = shares.map(|share| f32::from(share) / 255.0);
+    let [kv_used, fill, _] = shares.map(|share| f32::from(share) / 255.0);
+    let prefix = shares[2];
     Candidate {
         measured_latency_ms: (measured > 0).then_some(f32::from(measured)),
         pending,
         engine_waiting: Some(pending[0] % 7),
         kv_used: Some(kv_used),
         fill,
-        prefix_share: prefix,
+        cached_tokens: u64::from(prefix) * 10,
+        uncomputed_tokens: u64::from(measured),
+        prefill_rate: (prefix > 9).then_some(f32::from(prefix) * 100.0),
         has_adapter: measured % 2 == 0,
         ..backend(at, f32::from(power % 400), f32::from(stated % 2000 + 1))
     }

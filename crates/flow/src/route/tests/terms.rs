@@ -98,8 +98,13 @@ fn r01_pending_of_each_band_counts() {
 
 #[test]
 fn r01_a_cached_prompt_and_a_loaded_adapter_count() {
-    assert_effect(50.0, |twin| Candidate { prefix_share: 0.5, ..twin });
-    assert_effect(100.0, |twin| Candidate { prefix_share: 9.0, ..twin });
+    assert_effect(100.0, |twin| Candidate { cached_tokens: 800, ..twin });
+    let at_rate = |rate| move |twin| Candidate { prefill_rate: Some(rate), ..twin };
+    assert_effect(0.0, at_rate(100.0));
+    for (rate, effect) in [(16_000.0, 375.0), (1000.0, 6000.0), (f32::NAN, 750.0), (0.0, 750.0)] {
+        assert_effect(effect, |twin| Candidate { cached_tokens: 6000, ..at_rate(rate)(twin) });
+        assert_effect(-effect, |twin| Candidate { uncomputed_tokens: 6000, ..at_rate(rate)(twin) });
+    }
     assert_effect(0.0, |twin| Candidate { has_adapter: true, ..twin });
     let tuned = RoutePreference { adapter: Some(3), ..RoutePreference::default() };
     assert_eq!(effect(&tuned, |twin| Candidate { has_adapter: true, ..twin }), 150.0);

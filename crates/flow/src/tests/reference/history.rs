@@ -171,6 +171,7 @@ impl Random {
             stock,
             reserve: self.reserve(),
             route: RouteWeights::default(),
+            cache_tokens: self.pick(&[0, 0, 640, 1_000_000]),
             default_class: self.class(),
             classes: vec![self.class(), self.class()],
             urgency: UrgencyWeights::new(law, Span::from_millis(500), 50.0).unwrap(),
