@@ -37,6 +37,7 @@ mod outages;
 mod page_proofs;
 mod passthrough;
 mod paths;
+mod prefix_caches;
 mod queue_limits;
 mod queue_status;
 mod raw_input;

@@ -3,10 +3,10 @@
 //! Each phase of an ask's life has a file: `admit` (offer to queue), `dispatch` (queue to backend),
 //! `progress` (at the backend), `complete` (backend to end), `evict` (queue to end, without a
 //! grant). `eligibility` decides which flow queues take part in their fair queues, `routing`
-//! chooses the backend, `prompts` keeps what backends have cached, `reservation` keeps places free, `reconfigure` rebuilds the queue when sets
-//! of backends or settings change, `objective` says how long a waiting ask is fresh, `forecast`
-//! predicts waits, `retry_after` says when a refused client should retry, and `view` reports the
-//! state.
+//! chooses the backend, `prompts` keeps what backends have cached, `reservation` keeps places free,
+//! `reconfigure` rebuilds the queue when sets of backends or settings change, `objective` says how
+//! long a waiting ask is fresh, `forecast` predicts waits, `retry_after` says when a refused client
+//! should retry, and `view` reports the state.
 
 mod admit;
 mod complete;
@@ -56,7 +56,8 @@ const ANONYMOUS: &str = "-";
 /// | verb | meaning |
 /// |---|---|
 /// | [`Controller::flow`], [`Controller::workload`] | intern a name |
-/// | [`Controller::offer`], [`Controller::offer_prompt`] | a new ask: it is granted, queued or refused |
+/// | [`Controller::offer`] | a new ask: it is granted, queued or refused |
+/// | [`Controller::offer_prompt`] | the same, with its prompt |
 /// | [`Controller::started`] | an ask in flight has produced its first token |
 /// | [`Controller::streamed`] | its stream has produced this many tokens |
 /// | [`Controller::charge`] | its stream has exceeded the estimated cost |

@@ -1,9 +1,9 @@
 //! The blocks of prompts that one backend is believed to have in its prefix cache.
 //!
-//! A prompt is entered when it is granted. Engines evict the block that was used longest ago, and of
-//! one prompt the last block first. So a prompt is entered from its last block to its first one, and
-//! the block that was entered longest ago is evicted. Then a block is held only while every block
-//! before it is, and a search by halves finds how much of a prompt is held.
+//! A prompt is entered when it is granted. Engines evict the block that was used longest ago, and
+//! of one prompt the last block first. So a prompt is entered from its last block to its first one,
+//! and the block that was entered longest ago is evicted. Then a block is held only while every
+//! block before it is, and a search by halves finds how much of a prompt is held.
 //!
 //! The index never knows what the engine really holds. `limit` is the number of blocks that are
 //! believed to fit. What responses say they found in the cache moves it.
@@ -18,8 +18,8 @@ const fn usable(table: usize) -> usize {
 }
 
 /// The part of the limit by which one response lowers it or raises it. The limit falls while more
-/// than a third of the responses found less than expected. Some always do: a prompt that was granted
-/// a moment ago is not computed yet. An engine without a cache loses its limit.
+/// than a third of the responses found less than expected. Some always do: a prompt that was
+/// granted a moment ago is not computed yet. An engine without a cache loses its limit.
 const LOWERED_BY: u32 = 16;
 const RAISED_BY: u32 = 32;
 
@@ -83,8 +83,9 @@ impl PrefixIndex {
     }
 
     /// Takes what a response says: of the blocks that were expected to be held when its prompt was
-    /// granted, so many were. If far fewer were, the engine evicts sooner than the index. Tokens are
-    /// not equally long everywhere in a prompt, so only half of the blocks must have been found.
+    /// granted, so many were. If far fewer were, the engine evicts sooner than the index. Tokens
+    /// are not equally long everywhere in a prompt, so only half of the blocks must have been
+    /// found.
     pub fn correct(&mut self, expected: usize, found: usize) {
         let limit = self.limit;
         if found < expected.div_ceil(2) {

@@ -20,6 +20,7 @@ pub(crate) mod paging;
 pub(crate) mod path;
 mod preferences;
 mod prompt_size;
+mod prompt_text;
 mod session;
 pub(crate) mod usage_query;
 mod workload;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use flow::identity::{self, Attribute, NAME_MAX};
-use flow::{Band, FlowClass, Span};
+use flow::{Band, FlowClass, PromptBlocks, Span};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 
@@ -40,6 +41,7 @@ use self::cost_estimate::CostEstimate;
 use self::headers::{ControlHeaders, text};
 use self::json_body::{BodyFields, ModelName};
 use self::path::{Api, RequestKind, Route};
+use self::prompt_text::CacheScope;
 use self::workload::WorkloadContext;
 use crate::config::Config;
 use crate::config::settings::tenants::Tenant;
@@ -75,6 +77,8 @@ pub(crate) struct Intent {
     pub(crate) cost: u64,
     pub(crate) prompt: u64,
     pub(crate) tokens: u64,
+    /// The blocks of its prompt, if backends are chosen for what they have cached.
+    pub(crate) blocks: PromptBlocks,
     /// The prompt and the output that the client asks for. The estimate may be less.
     pub(crate) claimed: u64,
     /// The number of responses that it asks for.
@@ -184,6 +188,13 @@ fn read_as(
     let (band, band_clamped) = band::ruled(&config.band_rules, &traits, (stated, default), tenant);
     let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);
     let streamed = fields.stream.unwrap_or(api == Api::Ollama && kind.generates());
+    let blocks = match target {
+        Some(model) if kind.generates() && config.flow.cache_tokens > 0 => {
+            let tenant = traits.tenant.filter(|_| config.cache_per_tenant);
+            fields.prompt_text.blocks(&body, CacheScope { model, tenant })
+        }
+        _ => PromptBlocks::UNKNOWN,
+    };
     let model: Option<Arc<str>> = model.map(Arc::from);
     let session = fields.session.best(controls.session.and_then(text));
     let intent = Box::new(Intent {
@@ -198,6 +209,7 @@ fn read_as(
         cost: estimate.cost,
         prompt: estimate.prompt,
         tokens: estimate.tokens,
+        blocks,
         claimed: estimate.tokens,
         choices: estimate.choices,
         measurable: kind.generates() && (streamed || fields.output.is_some()),

@@ -98,7 +98,7 @@ impl Scheduler {
     ) -> Result<Permit, Refused> {
         self.locked(|inner, now| {
             let ask = inner.ask(intent, target, arrived, now);
-            match inner.controller.offer(ask, now) {
+            match inner.controller.offer_prompt(ask, intent.blocks.clone(), now) {
                 Verdict::Granted { ticket, backend } => {
                     let choice = inner.controller.choice(ticket);
                     let grant = Grant { backend, choice, waited: Span::ZERO, at: now };

@@ -30,6 +30,27 @@ impl Fixture {
         }
     }
 
+    /// Offers a prompt that no other one begins like.
+    fn offer_one(&mut self, number: u64, size: u64) -> Option<Option<(Ticket, BackendId)>> {
+        let ask = Ask { prompt: size % 9000, ..self.ask("a") };
+        let blocks = prompt(number, 0, size as usize % 40);
+        match self.gate.offer_prompt(ask, blocks, self.now) {
+            Verdict::Granted { ticket, backend } => Some(Some((ticket, backend))),
+            other => panic!("expected a grant, got {other:?}"),
+        }
+    }
+
+    /// Lets the first token of an ask come, and ends it if it is to end.
+    fn advance_one(&mut self, ticket: Ticket, ends: bool) -> Option<Option<(Ticket, BackendId)>> {
+        self.now = self.now.after(Span::from_millis(7));
+        self.gate.started(ticket, self.now).unwrap();
+        if ends {
+            self.settle(ticket, 1);
+            return None;
+        }
+        Some(None)
+    }
+
     /// Grants a long prompt, and lets its first token come after so many milliseconds.
     fn computed(&mut self, blocks: PromptBlocks, millis: u64) -> BackendId {
         let (ticket, backend, _) = self.ask_with(blocks);
@@ -90,34 +111,23 @@ fn k01_a_backend_that_has_to_compute_other_prompts_first_loses_its_advantage() {
 #[test]
 fn k01_without_a_common_beginning_every_choice_is_as_without_an_index() {
     for seed in 0..50 {
-        let (mut dice, mut number) = (Dice(seed), 0);
+        let mut dice = Dice(seed);
         let mut fixtures = [limited_to(6.0), caching(6.0)].map(|all| Fixture::new(all, 4));
         let mut flying: Vec<Ticket> = Vec::new();
-        for _ in 0..300 {
-            let (action, at) = (dice.below(5), dice.next() as usize);
-            if action < 3 && flying.len() < 20 {
-                number += 1;
-                let verdicts = fixtures.each_mut().map(|fixture| {
-                    let ask = Ask { prompt: at as u64 % 9000, ..fixture.ask("a") };
-                    fixture.gate.offer_prompt(ask, prompt(number, 0, at % 40), fixture.now)
-                });
-                assert_eq!(verdicts[0], verdicts[1], "seed {seed}, ask {number}");
-                let Verdict::Granted { ticket, .. } = verdicts[0] else { panic!("{verdicts:?}") };
-                flying.push(ticket);
-            } else if !flying.is_empty() {
-                let at = at % flying.len();
-                let ticket = flying[at];
-                let ends = action == 4;
-                for fixture in &mut fixtures {
-                    fixture.now = fixture.now.after(Span::from_millis(7));
-                    fixture.gate.started(ticket, fixture.now).unwrap();
-                    if ends {
-                        fixture.settle(ticket, 1);
-                    }
+        for number in 0..300 {
+            let (action, at) = (dice.below(5), dice.next());
+            let known = flying.get(at as usize % flying.len().max(1)).copied();
+            let chosen = fixtures.each_mut().map(|fixture| match known {
+                Some(ticket) if action > 2 || flying.len() > 20 => {
+                    fixture.advance_one(ticket, action > 3)
                 }
-                if ends {
-                    flying.swap_remove(at);
-                }
+                _ => fixture.offer_one(number, at),
+            });
+            assert_eq!(chosen[0], chosen[1], "seed {seed}, step {number}");
+            match (chosen[0], known) {
+                (Some(Some((ticket, _))), _) => flying.push(ticket),
+                (None, Some(ended)) => flying.retain(|ticket| *ticket != ended),
+                _ => {}
             }
         }
     }

@@ -56,6 +56,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         cost: flow.cost,
         flow: flow.settings,
         hold: flow.hold,
+        cache_per_tenant: root.section("router").get("cache_per_tenant"),
         names,
         objectives: models::objectives(root.sections("objectives")),
         band_rules: flows::band_rules(root.sections("band_rules")),

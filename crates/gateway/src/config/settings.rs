@@ -48,6 +48,8 @@ pub struct Config {
     pub identity: Identity,
     /// The models that requested names stand for.
     pub names: ModelNames,
+    /// Whether no tenant gains from what another one's prompts left in a cache.
+    pub cache_per_tenant: bool,
     /// The band of each objective by its name.
     pub objectives: BTreeMap<String, Band>,
     /// The bands of particular requests.

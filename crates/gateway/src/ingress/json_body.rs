@@ -12,6 +12,7 @@ use serde::de::IgnoredAny;
 
 use super::json_scanner::{DEPTH_MAX, JsonScanner, JsonString, JsonValue, ScanError};
 use super::prompt_size::PromptSize;
+use super::prompt_text::PromptText;
 use crate::band_alias;
 use crate::reply::Fault;
 
@@ -28,6 +29,7 @@ pub(super) struct BodyFields<'a> {
     /// The number of choices that are generated.
     pub(super) choices: Option<u64>,
     pub(super) prompt_size: PromptSize,
+    pub(super) prompt_text: PromptText,
     pub(super) session: SessionKeys,
     /// The band of OpenAI's `service_tier`.
     pub(super) tier: Option<Band>,
@@ -194,7 +196,12 @@ impl<'a> BodyFields<'a> {
             "n" | "best_of" => self.choices = self.choices.max(small(scanner)?.number()),
             "options" => self.take_options(scanner)?,
             "messages" | "prompt" | "input" | "system" | "instructions" | "tools" | "functions"
-            | "images" | "suffix" | "query" | "documents" => self.prompt_size.add(scanner)?,
+            | "images" | "suffix" | "query" | "documents" => {
+                let start = scanner.position();
+                self.prompt_size.add(scanner)?;
+                self.prompt_text.note(key, start..scanner.position());
+            }
+            "cache_salt" => self.prompt_text.salt = small(scanner)?.text(),
             "user" => self.session.user = small(scanner)?.text(),
             "session" => self.session.session = small(scanner)?.text(),
             "service_tier" => self.tier = tier(scanner)?,

@@ -113,6 +113,11 @@ impl<'a> JsonScanner<'a> {
         self.goes_on(container, b']')
     }
 
+    /// The position of what is read next.
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
     /// Checks that only whitespace follows.
     pub(super) fn end(mut self) -> ScanResult<()> {
         if self.peek_byte().is_none() { Ok(()) } else { Err(ScanError::Syntax) }

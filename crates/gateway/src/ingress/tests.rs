@@ -11,6 +11,7 @@ mod malformed;
 mod measure;
 mod paths;
 mod preferences;
+mod prompt_blocks;
 mod workloads;
 
 use http::{HeaderName, Method, Request};

@@ -62,6 +62,9 @@ pub(super) fn write(record: &Record, format: LogFormat, moment: Duration, number
     line.millis("total_ms", Some(record.total));
     line.maybe("prompt_tokens", record.prompt_tokens);
     line.maybe("output_tokens", record.output_tokens);
+    line.maybe("cached_tokens", record.cached_tokens);
+    let expected = record.cached_expected;
+    line.maybe("cached_expected", (expected > 0).then_some(expected));
     line.word("usage", if record.usage_estimated { "estimated" } else { "" });
     line.number("bytes_in", record.bytes_in);
     line.number("bytes_out", record.bytes_out);

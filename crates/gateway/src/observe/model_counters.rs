@@ -36,6 +36,8 @@ pub(super) struct ModelCounters {
     /// Input and output.
     pub(super) tokens: [AtomicU64; 2],
     pub(super) bytes: [AtomicU64; 2],
+    /// Tokens of prompts that were expected to be cached, and that were, where a backend said so.
+    pub(super) cached: [AtomicU64; 2],
 }
 
 /// By outcome and status class.
@@ -82,6 +84,11 @@ impl ModelCounters {
         }
         if record.attempts > 1 {
             self.retries.fetch_add(u64::from(record.attempts) - 1, Relaxed);
+        }
+        if let Some(found) = record.cached_tokens {
+            for (sum, tokens) in self.cached.iter().zip([record.cached_expected, found]) {
+                sum.fetch_add(tokens, Relaxed);
+            }
         }
         let tokens = [record.prompt_tokens, record.output_tokens];
         for (sum, tokens) in self.tokens.iter().zip(tokens) {

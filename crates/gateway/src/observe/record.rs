@@ -65,6 +65,8 @@ pub(crate) struct Record {
     pub(crate) output_tokens: Option<u64>,
     /// Those of the prompt that the backend had in its cache.
     pub(crate) cached_tokens: Option<u64>,
+    /// Those that were expected to be there when the backend was chosen.
+    pub(crate) cached_expected: u64,
     /// Whether the backend did not report them both.
     pub(crate) usage_estimated: bool,
     pub(crate) bytes_in: u64,
@@ -119,6 +121,7 @@ impl Record {
             prompt_tokens: None,
             output_tokens: None,
             cached_tokens: None,
+            cached_expected: 0,
             usage_estimated: false,
             bytes_in: 0,
             bytes_out: 0,

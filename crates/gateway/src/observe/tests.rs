@@ -49,6 +49,7 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
         at_backend: Span::from_millis(900),
         prompt_tokens: Some(12),
         cached_tokens: None,
+        cached_expected: 0,
         output_tokens: Some(300),
         usage_estimated: false,
         bytes_in: 1000,

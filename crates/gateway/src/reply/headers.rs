@@ -52,13 +52,23 @@ struct Digits {
     start: usize,
 }
 
+/// The reason of the choice, with the tokens of the prompt that its backend should have cached.
+fn reason(choice: &RouteChoice) -> HeaderValue {
+    let reason = HeaderValue::from_static(choice.reason.text());
+    if choice.cached_tokens == 0 {
+        return reason;
+    }
+    let explained = format!("{}; cached-tokens={}", choice.reason.text(), choice.cached_tokens);
+    HeaderValue::try_from(explained).unwrap_or(reason)
+}
+
 /// Adds the headers. They replace a backend's own headers of the same names.
 pub(crate) fn describe(headers: &mut HeaderMap, description: &RouteDescription<'_>) {
     headers.reserve(TOLD);
     let waited = whole(description.waited.nanos() / NANOS_PER_MILLI);
     headers.insert(BACKEND_USED, description.backend.clone());
     if let Some(choice) = description.choice {
-        headers.insert(ROUTING_REASON, HeaderValue::from_static(choice.reason.text()));
+        headers.insert(ROUTING_REASON, reason(choice));
         headers.insert(QUEUE_DEPTH, whole(choice.depth.into()));
         headers.insert(PRIORITY_BOOST, boost(choice.score.boost));
         // No configured power is not a power of zero.

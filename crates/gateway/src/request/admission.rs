@@ -205,6 +205,7 @@ impl Request {
             record.boost = choice.score.boost;
             record.score = choice.score.total;
             record.queue_penalty = choice.score.queueing();
+            record.cached_expected = choice.cached_tokens;
             self.record.chose(choice.reason);
         }
     }

@@ -153,6 +153,11 @@ impl Request {
         self.record.output_tokens = tokens.output;
         self.record.cached_tokens = tokens.cached;
         self.record.usage_estimated = tokens.counted || prompt != tokens.prompt;
+        if let (Some(permit), Some(cached), Some(prompt)) =
+            (&self.permit, tokens.cached, tokens.prompt)
+        {
+            permit.cached(cached, prompt);
+        }
         if let (Some(model), Some(output)) = (self.model, tokens.output) {
             self.state.outputs.note(model, output / self.intent.choices.max(1));
         }

@@ -87,6 +87,11 @@ impl Permit {
         self.told(|controller, now| controller.charge(self.ticket, cost, now));
     }
 
+    /// Reports that the backend had `cached` of the prompt's `prompt` tokens in its cache.
+    pub(crate) fn cached(&self, cached: u64, prompt: u64) {
+        self.told(|controller, now| controller.cached(self.ticket, cached, prompt, now));
+    }
+
     /// Reports that another backend serves the request.
     pub(crate) fn moved(&self, to: BackendId) {
         self.told(|controller, now| controller.moved(self.ticket, to, now));

@@ -20,6 +20,7 @@ const TARGET: Target = Target { model: MODEL, adapter: None };
 
 fn intent(flow: &str) -> Intent {
     Intent {
+        blocks: flow::PromptBlocks::UNKNOWN,
         model: None,
         target: None,
         flow: flow.into(),

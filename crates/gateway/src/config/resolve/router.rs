@@ -21,6 +21,7 @@ pub(super) fn router(section: &Section<'_>, settings: &mut Settings) {
         measured_share: section.get("measured_latency_share"),
         boosts: BOOSTS.map(|key| scoring.get(key)),
     };
+    settings.cache_tokens = section.get("cache_tokens");
     match RouteWeights::new(terms) {
         Ok(weights) => settings.route = weights,
         // Each number is in its range, so that only the order of the boosts can be wrong.

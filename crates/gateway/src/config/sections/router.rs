@@ -1,7 +1,7 @@
 //! The section `router`.
 
-use super::number;
-use crate::schema::ValueType::{Number, Table};
+use super::{count, number};
+use crate::schema::ValueType::{Bool, Number, Table};
 use crate::schema::{Range, SectionSchema, ValueType, key};
 
 const POINTS: ValueType = number(0.0, 10_000.0);
@@ -40,10 +40,25 @@ pub(in crate::config) const ROUTER: SectionSchema = SectionSchema::new(
         key(
             "prefix_bonus",
             POINTS,
-            "Points gained by the home of the request's session, which probably has the prompt in \
-             its cache.",
+            "Points gained by the home of the request's session, while no backend is believed to \
+             have a part of the prompt in its cache.",
         )
         .default("100.0"),
+        key(
+            "cache_tokens",
+            count(0, 1_000_000_000),
+            "The tokens that a backend is believed to have in its prefix cache, unless its engine \
+             reports how many fit. A backend that has the beginning of a prompt is preferred by \
+             the time that it saves. `0`: no backend is.",
+        )
+        .default("2000000"),
+        key(
+            "cache_per_tenant",
+            Bool,
+            "Whether the prompts of each tenant are kept apart, so that no tenant can learn from \
+             a fast response what another one asked. Engines need a `cache_salt` for the same.",
+        )
+        .default("false"),
         key("adapter_bonus", POINTS, "Points gained by a backend that has the adapter loaded.")
             .default("150.0"),
         key(

@@ -347,6 +347,14 @@ fn r02_boosts_and_penalties_are_configured() {
 }
 
 #[test]
+fn k01_the_prefix_index_is_configured() {
+    let config = good("[router]\ncache_tokens = 0\ncache_per_tenant = true");
+    assert_eq!((config.flow.cache_tokens, config.cache_per_tenant), (0, true));
+    let config = good("");
+    assert_eq!((config.flow.cache_tokens, config.cache_per_tenant), (2_000_000, false));
+}
+
+#[test]
 fn r02_a_boost_below_that_of_a_lower_band_is_reported_with_its_key() {
     let problems = bad("[router.priority_scoring]\nhigh_boost = -1");
     assert!(problems[0].contains(":2: router.priority_scoring.high_boost is -1"), "{problems:?}");

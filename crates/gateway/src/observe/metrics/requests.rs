@@ -11,6 +11,7 @@ use crate::observe::prometheus_writer::{Family, MetricType, MetricsText};
 
 /// Label values of a pair of counters.
 const DIRECTIONS: [&str; 2] = ["input", "output"];
+const CACHED: [&str; 2] = ["expected", "found"];
 
 /// Writes all families of requests.
 pub(super) fn write(text: &mut MetricsText, all_counters: &CountersByModel) {
@@ -61,6 +62,12 @@ fn write_sizes(text: &mut MetricsText, all_counters: &CountersByModel) {
             ("direction", DIRECTIONS),
             model_counters::read(&metrics.tokens),
         );
+    }
+    let help = "Tokens of prompts that were expected in the cache of the backend, and that it \
+                found there, of responses that say it.";
+    let mut family = text.family("cached_tokens_total", MetricType::Counter, help);
+    for (names, metrics) in all_counters {
+        add_pair(&mut family, names, ("count", CACHED), model_counters::read(&metrics.cached));
     }
     let help = "Bytes of request bodies and of response bodies.";
     let mut family = text.family("body_bytes_total", MetricType::Counter, help);

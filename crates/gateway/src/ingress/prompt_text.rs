@@ -1,0 +1,64 @@
+//! The text of a prompt as places in the body, and the hashes of its blocks.
+//!
+//! Chat templates put the system prompt first, then the tools, then the messages, whatever the
+//! order of the fields in the body. So the scan of the body notes where each of them stands, and
+//! they are hashed in that order. The bytes are hashed as they stand, with escapes and roles: a
+//! client writes the beginning of a conversation the same way each time.
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use flow::{BlockHasher, PromptBlocks};
+
+use super::json_body::hash;
+
+/// The fields with text of the prompt, in the order in which engines read them.
+const FIELDS: [&str; 8] =
+    ["instructions", "system", "tools", "functions", "messages", "prompt", "input", "suffix"];
+
+/// Clients do not know it, so they cannot make a prompt that looks like that of another client.
+static SECRET: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one("prompts"));
+
+/// Where the text of the prompt stands in the body.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PromptText {
+    places: [Range<usize>; FIELDS.len()],
+    /// The hash of vLLM's `cache_salt`: prompts with different salts share no cache.
+    pub(super) salt: Option<u64>,
+}
+
+/// What keeps the caches of two prompts apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CacheScope<'a> {
+    pub(super) model: &'a str,
+    /// The tenant, if tenants are kept apart.
+    pub(super) tenant: Option<&'a str>,
+}
+
+// === impl PromptText ===
+
+impl PromptText {
+    /// Notes where the value of a field stands. Of two fields with one name the last counts, as it
+    /// does for engines.
+    pub(super) fn note(&mut self, field: &str, place: Range<usize>) {
+        let at = FIELDS.into_iter().position(|known| known == field);
+        if let Some(known) = at.and_then(|at| self.places.get_mut(at)) {
+            *known = place;
+        }
+    }
+
+    /// The hashes of the blocks of the prompt.
+    pub(super) fn blocks(&self, body: &[u8], scope: CacheScope<'_>) -> PromptBlocks {
+        let tenant = scope.tenant.map_or(0, hash);
+        let parts = [hash(scope.model), tenant, self.salt.unwrap_or(0)];
+        let key = parts.into_iter().fold(*SECRET, |key, part| {
+            (key.rotate_left(23) ^ part).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        });
+        let mut hasher = BlockHasher::new(key);
+        for place in &self.places {
+            hasher.add(body.get(place.clone()).unwrap_or_default());
+        }
+        hasher.finish()
+    }
+}

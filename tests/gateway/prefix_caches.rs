@@ -1,0 +1,130 @@
+//! K01: requests whose prompts begin alike go to the backend that has computed the beginning.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::{TWO, config};
+use crate::support::keys::Keys;
+use crate::support::{
+    Backend, Gateway, HttpRequest, Picker, Recipe, ScriptedResponse, chat, eventually,
+};
+
+const JSON_LOG: &str = "[log]\nformat = \"json\"\n";
+
+/// A question about a document of so many words; the document is the system prompt.
+fn about(document: &str, words: usize, question: &str) -> HttpRequest {
+    let text = format!("{document} ").repeat(words);
+    let user = json!({"role": "user", "content": question});
+    chat("m").with("messages", json!([{"role": "system", "content": text}, user]))
+}
+
+/// Two backends that report how much of a prompt they had in their caches.
+fn two(sections: &str) -> ([Backend; 2], String) {
+    let usage = json!({"prompt_tokens": 3000, "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 2500}});
+    let body = json!({"choices": [], "usage": usage}).to_string();
+    let backend = || {
+        let body = body.clone();
+        Backend::start(move |_| ScriptedResponse::json(200, &body))
+    };
+    let backends = [backend(), backend()];
+    let [a, b] = &backends;
+    let config = config(&format!("{sections}{TWO}"), &[("a", a.address()), ("b", b.address())]);
+    (backends, config)
+}
+
+/// The backend that served each request, one request after the other.
+fn served(gateway: &Gateway, asks: &[HttpRequest]) -> Vec<String> {
+    let served = asks.iter().map(|ask| {
+        let answer = gateway.ask(ask);
+        gateway.await_idle();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.header("x-backend-used").unwrap_or_default().to_owned()
+    });
+    served.collect()
+}
+
+/// Questions about two documents, in this order.
+fn questions(documents: &[&str]) -> Vec<HttpRequest> {
+    let numbered = documents.iter().zip(0..);
+    numbered.map(|(document, at)| about(document, 2000, &format!("question {at}?"))).collect()
+}
+
+#[test]
+fn k01_prompts_that_begin_alike_go_to_the_same_backend() {
+    let (_backends, config) = two("");
+    let gateway = Gateway::start(&config);
+    let order = ["tide", "moon", "moon", "tide", "tide", "moon", "moon", "moon", "tide"];
+    let expected = order.map(|document| if document == "tide" { "a" } else { "b" });
+    assert_eq!(served(&gateway, &questions(&order)), expected);
+}
+
+#[test]
+fn k01_prompts_that_begin_differently_are_spread_as_before() {
+    let (_backends, config) = two("");
+    let gateway = Gateway::start(&config);
+    let documents = ["one", "two", "three", "four", "five", "six"];
+    assert_eq!(served(&gateway, &questions(&documents)), ["a", "b", "a", "b", "a", "b"]);
+    // Short prompts have nothing worth looking for.
+    let short = vec![chat("m"); 4];
+    assert_eq!(served(&gateway, &short), ["a", "b", "a", "b"]);
+}
+
+#[test]
+fn k01_the_index_can_be_turned_off() {
+    let (_backends, config) = two("[router]\ncache_tokens = 0\n");
+    let gateway = Gateway::start(&config);
+    assert_eq!(served(&gateway, &questions(&["tide"; 4])), ["a", "b", "a", "b"]);
+}
+
+#[test]
+fn k01_the_expected_cached_tokens_are_told_and_compared_with_the_true_ones() {
+    let (_backends, config) = two(JSON_LOG);
+    let gateway = Gateway::start(&config);
+    let asks = questions(&["tide", "moon", "tide"]);
+    served(&gateway, &asks[..2]);
+    let answer = gateway.ask(&asks[2]);
+    gateway.await_idle();
+    let reason = answer.header("x-routing-reason").unwrap_or_default();
+    let expected = reason.split_once("; cached-tokens=").map(|(_, tokens)| tokens);
+    let expected: u64 = expected.and_then(|tokens| tokens.parse().ok()).unwrap_or_else(|| {
+        panic!("{reason}");
+    });
+    // 2000 words of five letters are 2500 tokens of four.
+    assert!((2300..=2520).contains(&expected), "{reason}");
+    let line: Value = eventually("logged", || {
+        let log = gateway.process.access();
+        let line = log.lines().nth(2).ok_or("not yet")?;
+        serde_json::from_str(line).map_err(|error| error.to_string())
+    });
+    assert_eq!(
+        (&line["cached_expected"], &line["cached_tokens"]),
+        (&json!(expected), &json!(2500))
+    );
+    let metrics = gateway.metrics();
+    let count = |count| metrics.sum_where("tidegate_cached_tokens_total", count);
+    assert_eq!((count("expected"), count("found")), (expected as f64, 7500.0));
+}
+
+#[test]
+fn k01_behind_envoy_prompts_that_begin_alike_go_to_the_same_backend() {
+    let (_backends, config) = two("");
+    let picker = Picker::start(Recipe::original_dst(), &config);
+    let order = ["tide", "moon", "moon", "tide", "tide", "moon"];
+    let expected = order.map(|document| if document == "tide" { "a" } else { "b" });
+    assert_eq!(served(&picker, &questions(&order)), expected);
+}
+
+#[test]
+fn k01_tenants_can_be_kept_apart() {
+    for (apart, expected) in [(false, ["a", "a", "a"]), (true, ["a", "b", "a"])] {
+        let keys = Keys::new();
+        let [x, y] = ["x", "y"].map(|tenant| keys.tenant(tenant, "key"));
+        let tenants = "[[tenants]]\nname = \"x\"\n[[tenants]]\nname = \"y\"\n";
+        let router = format!("[router]\ncache_per_tenant = {apart}\n");
+        let pages = "[admin]\nwithout_key = \"all\"\n";
+        let (_backends, config) = two(&format!("{}{tenants}{router}{pages}", keys.section()));
+        let gateway = Gateway::start(&config);
+        let asks = [&x, &y, &x].map(|key| about("tide", 2000, "why?").key(key));
+        assert_eq!(served(&gateway, &asks), expected, "apart: {apart}");
+    }
+}
