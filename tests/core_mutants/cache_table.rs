@@ -73,4 +73,32 @@ pub(super) const CACHE: &[Mutant] = &[
         instead: "usual",
         noticed_by: "caches::k01_an_engine_holds",
     },
+    Mutant {
+        name: "slack without a bound: cached asks starve the others",
+        file: "controller/slack.rs",
+        site: "fair_queue.up_to(«least.saturating_add(slack)»,",
+        instead: "u64::MAX",
+        noticed_by: "k02_the_bound",
+    },
+    Mutant {
+        name: "virtual time passes the flow queue whose turn it was",
+        file: "queue/virtual_clock.rs",
+        site: "self.now = «self.now.max(least)»;",
+        instead: "self.now.max(tag)",
+        noticed_by: "differential::fifo",
+    },
+    Mutant {
+        name: "slack while a flow queue is held back",
+        file: "controller/slack.rs",
+        site: "if «fair_queue.least_over_share().is_some_and(|held| held < least)» {",
+        instead: "false",
+        noticed_by: "differential::workload",
+    },
+    Mutant {
+        name: "a grant within the slack costs nothing",
+        file: "queue/virtual_clock.rs",
+        site: "max(least);\n        «self.bounded(tag + weight.stretch(cost))»",
+        instead: "self.bounded(tag)",
+        noticed_by: "slack::k02_a_cold",
+    },
 ];

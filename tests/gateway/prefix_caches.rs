@@ -1,9 +1,11 @@
-//! K01: requests whose prompts begin alike go to the backend that has computed the beginning.
+//! K01, K02: requests whose prompts begin alike go to the backend that has computed the beginning,
+//! and may go first there.
 
 use serde_json::{Value, json};
 
-use crate::support::gateway::{TWO, config};
+use crate::support::gateway::{ONE, TWO, config};
 use crate::support::keys::Keys;
+use crate::support::queueing::succeed;
 use crate::support::{
     Backend, Gateway, HttpRequest, Picker, Recipe, ScriptedResponse, chat, eventually,
 };
@@ -112,6 +114,24 @@ fn k01_behind_envoy_prompts_that_begin_alike_go_to_the_same_backend() {
     let order = ["tide", "moon", "moon", "tide", "tide", "moon"];
     let expected = order.map(|document| if document == "tide" { "a" } else { "b" });
     assert_eq!(served(&picker, &questions(&order)), expected);
+}
+
+/// One place. The cold request comes first, and both flows have a request of cost 1.
+#[test]
+fn k02_a_request_whose_prompt_is_cached_goes_first_within_the_slack() {
+    for (slack, expected) in [(0, ["cold", "warm"]), (3, ["warm", "cold"])] {
+        let teams = format!("[queue]\nflow_by = [\"header:x-team\"]\ncache_slack = {slack}\n");
+        let backend = Backend::held();
+        let of =
+            |document, team: &str| about(document, 2000, "why?").header("x-team", team).tag(team);
+        let first = of("tide", "first");
+        let (gateway, running) = Gateway::occupied(&format!("{teams}{ONE}"), &backend, &first);
+        let cold = gateway.enqueue(&of("moon", "cold"), 0);
+        let warm = gateway.enqueue(&of("tide", "warm"), 1);
+        backend.open();
+        succeed([running, cold, warm]);
+        assert_eq!(backend.tags()[1..], expected, "slack {slack}");
+    }
 }
 
 #[test]

@@ -3,10 +3,11 @@
 //! Each phase of an ask's life has a file: `admit` (offer to queue), `dispatch` (queue to backend),
 //! `progress` (at the backend), `complete` (backend to end), `evict` (queue to end, without a
 //! grant). `eligibility` decides which flow queues take part in their fair queues, `routing`
-//! chooses the backend, `prompts` keeps what backends have cached, `reservation` keeps places free,
-//! `reconfigure` rebuilds the queue when sets of backends or settings change, `objective` says how
-//! long a waiting ask is fresh, `forecast` predicts waits, `retry_after` says when a refused client
-//! should retry, and `view` reports the state.
+//! chooses the backend, `prompts` keeps what backends have cached, `slack` lets an ask go first
+//! where its prompt is cached, `reservation` keeps places free, `reconfigure` rebuilds the queue
+//! when sets of backends or settings change, `objective` says how long a waiting ask is fresh,
+//! `forecast` predicts waits, `retry_after` says when a refused client should retry, and `view`
+//! reports the state.
 
 mod admit;
 mod complete;
@@ -21,6 +22,7 @@ mod reconfigure;
 mod reservation;
 pub(crate) mod retry_after;
 mod routing;
+mod slack;
 pub(crate) mod view;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -174,6 +174,9 @@ pub struct Settings {
     /// The tokens that a backend is believed to have in its prefix cache, if its engine does not
     /// report how many fit; 0 if no backend is chosen for its cache.
     pub cache_tokens: u64,
+    /// How far a flow may go ahead of its turn, in the queue's unit of cost at weight 1, if the
+    /// prompt of its next ask is cached where a place is free; 0 for never.
+    pub cache_slack: u32,
     /// The class of flows without a class of their own.
     pub default_class: FlowClass,
     /// Further classes: number 1 and up in [`crate::Controller::flow`].
@@ -379,6 +382,7 @@ impl Default for Settings {
             stock: StockUnit::default(),
             reserve: ReserveLimits::default(),
             cache_tokens: 0,
+            cache_slack: 0,
             route: RouteWeights::default(),
             default_class: FlowClass::default(),
             classes: Vec::new(),

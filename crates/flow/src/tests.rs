@@ -27,6 +27,7 @@ mod reserve;
 mod resilience;
 mod routing;
 mod sessions;
+mod slack;
 mod start_limiter;
 mod stock;
 mod supply;

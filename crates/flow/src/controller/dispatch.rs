@@ -26,7 +26,8 @@ enum Charge {
 impl Controller {
     /// Grants every ask that can go in a domain.
     pub(super) fn dispatch(&mut self, domain: u32, now: Time) {
-        while let Some(flow_queue) = self.next_flow_queue(domain) {
+        while let Some(turn) = self.next_flow_queue(domain) {
+            let (flow_queue, overtaken) = self.best_cached(turn, now);
             let Some(slot) = self.first_ask_of(flow_queue, now) else { return };
             if self.asks[slot].deadline <= now {
                 self.expire(slot, now);
@@ -41,6 +42,7 @@ impl Controller {
             let room = self.settings.bounds.to_dequeue();
             let input = || self.route_input_of(slot);
             let Some(route) = self.choose_backend(flow, pool, room, input) else { return };
+            let route = Route { overtaken, ..route };
             let waited = now.since(self.asks[slot].arrival);
             self.fair_queue_of(flow_queue).overload.granted(late);
             self.flow_queues[flow_queue].ordered.charge_session(slot, &mut self.asks);
@@ -157,7 +159,7 @@ impl Controller {
         if self.hierarchical {
             self.serve_levels(slot);
         }
-        if self.charge_flow_queue(flow_queue, cost) == Charge::Partial {
+        if self.charge_flow_queue(flow_queue, cost, route.overtaken) == Charge::Partial {
             // A refund would return more than was charged.
             self.asks[slot].period = self.asks[slot].period.wrapping_sub(1);
         }
@@ -167,7 +169,7 @@ impl Controller {
         }
     }
 
-    fn charge_flow_queue(&mut self, at: u32, cost: u32) -> Charge {
+    fn charge_flow_queue(&mut self, at: u32, cost: u32, overtaken: Option<u64>) -> Charge {
         let flow_queue = &mut self.flow_queues[at];
         let fair_queue = &mut self.fair_queues[flow_queue.pool as usize][flow_queue.band.index()];
         let bypassed = !flow_queue.active;
@@ -180,12 +182,17 @@ impl Controller {
             flow_queue.tag = flow_queue.tag.max(fair_queue.clock.now());
         }
         let held_back = fair_queue.least_over_share().filter(|&least| least < flow_queue.tag);
-        let charge = match held_back {
-            None => {
+        let charge = match (held_back, overtaken) {
+            (_, Some(least)) => {
+                let FlowQueue { tag, weight, .. } = *flow_queue;
+                flow_queue.tag = fair_queue.clock.serve_within(least, tag, weight, cost);
+                Charge::Full
+            }
+            (None, None) => {
                 flow_queue.tag = fair_queue.clock.serve(flow_queue.tag, flow_queue.weight, cost);
                 Charge::Full
             }
-            Some(least) => {
+            (Some(least), None) => {
                 let FlowQueue { tag, weight, .. } = *flow_queue;
                 flow_queue.tag = fair_queue.clock.serve_ahead(least, tag, weight, cost);
                 Charge::Partial

@@ -19,7 +19,9 @@ const FULL_COUNTS_AS: f64 = 20.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) backend: u32,
-    choice: Option<RouteChoice>,
+    pub(super) choice: Option<RouteChoice>,
+    /// The tag of the flow queue whose turn it was, if another one goes for its cached prompt.
+    pub(super) overtaken: Option<u64>,
 }
 
 // === impl Controller ===
@@ -55,7 +57,7 @@ impl Controller {
         };
         let members = &self.supply.pools[pool as usize].members;
         if let [only] = members[..] {
-            return usable(&only).then_some(Route { backend: only, choice: None });
+            return usable(&only).then_some(Route { backend: only, choice: None, overtaken: None });
         }
         let usable = members.iter().copied().filter(usable);
         let RouteInput { preference, blocks, tokens } = input();
@@ -75,7 +77,7 @@ impl Controller {
         let backend = choice.at;
         let at = self.supply.backends[backend as usize].id.0;
         let reason = self.reason_among(members, choice.reason);
-        Some(Route { backend, choice: Some(RouteChoice { at, reason, ..choice }) })
+        Some(Route { overtaken: None, backend, choice: Some(RouteChoice { at, reason, ..choice }) })
     }
 
     /// The reason of a choice, given all backends of the pool: the only candidate may be the only

@@ -194,6 +194,28 @@ impl FairQueue {
         self.heap.top().into_iter().chain(over_share).chain(tops).min().map(id)
     }
 
+    /// The flow queues within reach that some backend with room may take and whose tag is at most
+    /// `tag`. If there are more than `count`, some of them are left out.
+    pub(crate) fn up_to(
+        &self,
+        tag: u64,
+        (reach, count): (Reach, usize),
+        has_room: impl Fn(u32) -> bool,
+    ) -> Vec<ServiceOrder> {
+        let backend_heaps =
+            self.backend_heaps.iter().filter(|backend_heap| has_room(backend_heap.backend));
+        let over_share = (reach == Reach::All).then_some(&self.over_share_heap);
+        let heaps = [&self.heap].into_iter().chain(over_share);
+        let mut found = Vec::new();
+        for heap in heaps.chain(backend_heaps.map(|backend_heap| &backend_heap.heap)) {
+            heap.up_to(entry(tag, u32::MAX, u32::MAX), count, &mut found);
+        }
+        // The one that goes first without a cache comes first.
+        found.sort_unstable();
+        found.dedup();
+        found.into_iter().map(ServiceOrder::of).collect()
+    }
+
     /// The least tag of the flow queues that hold more than their share.
     pub(crate) fn least_over_share(&self) -> Option<u64> {
         self.over_share_heap.top().map(|entry| ServiceOrder::of(entry).tag)

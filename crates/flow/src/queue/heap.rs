@@ -44,6 +44,24 @@ impl Heap {
         self.entries.iter().copied()
     }
 
+    /// The entries up to `most` in value, of which at least `count` are found if there are so many.
+    /// The children of an entry are looked at only if the entry is found.
+    pub(crate) fn up_to(&self, most: Entry, count: usize, found: &mut Vec<Entry>) {
+        let mut next = 0;
+        let mut places = vec![0];
+        while let Some(&at) = places.get(next) {
+            next += 1;
+            let Some(&entry) = self.entries.get(at).filter(|&&entry| entry <= most) else {
+                continue;
+            };
+            found.push(entry);
+            if found.len() >= count {
+                return;
+            }
+            places.extend((1..=ARITY).map(|child| at * ARITY + child));
+        }
+    }
+
     /// Changes every entry in a way that keeps their order.
     pub(crate) fn shift(&mut self, change: impl FnMut(&mut Entry)) {
         self.entries.iter_mut().for_each(change);

@@ -10,6 +10,8 @@
 //! the flow with the least tag
 //!   is granted an ask            v = max(v, tag);  tag += l/w
 //! the actual cost is known       tag += (actual - charged)/w    true-up, in both directions
+//! a flow whose tag is at most
+//!   Q above the least goes       v = max(v, least);  tag += l/w  its prompt is cached (section 17)
 //! no flow waits any more         v = max(v, largest tag)        old service is forgotten
 //! ```
 //!
@@ -103,6 +105,13 @@ impl VirtualClock {
     pub(crate) fn serve_ahead(&mut self, held: u64, tag: u64, weight: Weight, cost: u32) -> u64 {
         self.now = self.now.max(held);
         self.bounded(tag.max(self.now + weight.stretch(cost)))
+    }
+
+    /// The tag of a flow after a grant of this cost before the flow whose turn it was, at the tag
+    /// `least`. Virtual time does not pass that tag.
+    pub(crate) fn serve_within(&mut self, least: u64, tag: u64, weight: Weight, cost: u32) -> u64 {
+        self.now = self.now.max(least);
+        self.bounded(tag + weight.stretch(cost))
     }
 
     /// A flow stops waiting.

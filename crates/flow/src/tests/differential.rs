@@ -119,8 +119,9 @@ impl Run {
         let Some(flow) = self.flow(step, caller)? else { return Ok(()) };
         let mut ask = Ask { flow, ..ask };
         ask.workload.id = self.workload(sender, step.now)?;
-        // Each prompt is another one, so no cache can change a choice.
-        let verdict = self.controller.offer_prompt(ask, prompt(step.number, 0, 3), step.now);
+        let blocks = prompt(ask.prompt / 16 % 5, 2, (ask.prompt / 16 % 7) as usize);
+        self.reference.offered = (blocks.clone(), ask.prompt);
+        let verdict = self.controller.offer_prompt(ask, blocks, step.now);
         let refusal = match verdict {
             Verdict::Refused { reason, .. } => Some(reason),
             _ => None,

@@ -3,11 +3,12 @@
 //! Lists and scans only: no heap, no wheel, no links, no fixed width. It returns what the
 //! controller must return, except predicted waits. Sets of backends and settings are constant.
 //!
-//! `fair` has virtual time, `place` the backends, `reserve` the kept places, `sessions` the
-//! sessions of a flow queue, `registry` the workloads; `admission` decides which asks may wait,
-//! `dispatch` which ask goes; `history` draws the events of a run.
+//! `caches` has what backends have cached, `fair` virtual time, `place` the backends, `reserve` the
+//! kept places, `sessions` the sessions of a flow queue, `registry` the workloads; `admission`
+//! decides which asks may wait, `dispatch` which ask goes; `history` draws the events of a run.
 
 mod admission;
+mod caches;
 mod dispatch;
 mod fair;
 pub(super) mod history;
@@ -21,7 +22,8 @@ use crate::counters::Counters;
 use crate::outcome::{Eviction, Misuse, Refusal, RequeuePosition, Stage};
 use crate::supply::BackendSupply;
 use crate::time::{Span, Time};
-use crate::{FlowClass, Settings, Weight};
+use crate::{FlowClass, PromptBlocks, Settings, Weight};
+use caches::Prompt;
 use fair::{Level, VirtualClock};
 use place::Places;
 pub(super) use registry::Interned;
@@ -111,6 +113,7 @@ pub(super) struct Record {
     /// The period of its flow queue in which it was charged.
     period: u64,
     session: u32,
+    prompt: Prompt,
     /// The period of its session in which it was charged.
     session_period: Option<u64>,
 }
@@ -127,6 +130,8 @@ pub(super) struct Reference {
     pub(super) asks: Vec<Record>,
     pub(super) counters: Counters,
     pub(super) outcomes: Vec<Outcome>,
+    /// The prompt of the next ask that is offered, and its tokens.
+    pub(super) offered: (PromptBlocks, u64),
     settings: Settings,
     clock: Time,
     closed: bool,
@@ -151,6 +156,7 @@ pub(super) struct Reference {
 impl Reference {
     pub(super) fn new(settings: Settings, supply: &[BackendSupply]) -> Self {
         let mut reference = Self {
+            offered: (PromptBlocks::UNKNOWN, 0),
             flows: Vec::new(),
             asks: Vec::new(),
             counters: Counters::default(),
@@ -298,6 +304,8 @@ impl Reference {
         self.advance(now);
         let at = self.find_in_flight(name)?;
         self.recharge(at, 0);
+        let failed = self.asks[at].backend.expect("it is in flight");
+        self.prompt_left(at, failed, true);
         let (flow, backend) = self.release(at);
         self.counters.requeued += 1;
         let FlowQueue { band, .. } = self.flow_queues[self.asks[at].flow_queue];
@@ -331,7 +339,11 @@ impl Reference {
 
     pub(super) fn ready(&mut self, backend: BackendId, ready: bool) {
         let known = self.places.backends.iter_mut().find(|known| known.id == backend);
-        known.expect("backends stay").ready = ready;
+        let known = known.expect("backends stay");
+        if ready && !std::mem::replace(&mut known.ready, ready) {
+            known.cache.clear();
+        }
+        known.ready = ready;
     }
 
     /// Readiness has changed, of as many backends as it may.

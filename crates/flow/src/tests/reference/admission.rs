@@ -73,6 +73,7 @@ impl Reference {
             period: 0,
             session: ask.flow_session,
             session_period: None,
+            prompt: self.offered_prompt(),
         }
     }
 
@@ -120,7 +121,7 @@ impl Reference {
         if others || !open || kept || self.is_at_limit(flow) {
             return None;
         }
-        self.choose_backend(flow_queue, bound)
+        self.choose_backend(flow_queue, bound, &self.offered_prompt())
     }
 
     /// Asks have waited for long, and grants go to fresh asks.

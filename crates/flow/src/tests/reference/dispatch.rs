@@ -1,6 +1,7 @@
 //! Queue to backend and backend to end: which flow queues are active, which ask goes, and its
 //! charge.
 
+use super::caches::Prompt;
 use super::fair::{share, stretch};
 use super::{FlowQueue, Outcome, Record, Reference};
 use crate::ask::{BANDS, Band};
@@ -126,16 +127,29 @@ impl Reference {
         }
     }
 
-    pub(super) fn choose_backend(&self, flow_queue: usize, bound: u64) -> Option<usize> {
+    /// The backends with room that may take the asks of a flow queue.
+    pub(super) fn usable(&self, flow_queue: usize, bound: u64) -> Vec<usize> {
         let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
         let usable = |at: &usize| self.places.has_room(*at, bound) && self.may_use(flow, *at);
-        // Backends of equal traits: the least weighted depth, then the longest unused.
+        self.places.pools[pool].iter().copied().filter(usable).collect()
+    }
+
+    pub(super) fn choose_backend(
+        &self,
+        flow_queue: usize,
+        bound: u64,
+        prompt: &Prompt,
+    ) -> Option<usize> {
+        // Backends of equal traits: the least weighted depth and price, then the longest unused.
         let band = self.flow_queues[flow_queue].band;
-        let usable = self.places.pools[pool].iter().copied().filter(usable);
-        usable.min_by(|&a, &b| {
-            let (a, b) = (&self.places.backends[a], &self.places.backends[b]);
-            let depths = self.crowding(a, band).cmp(&self.crowding(b, band));
-            depths.then(a.granted_at.cmp(&b.granted_at))
+        let usable = self.usable(flow_queue, bound);
+        // 8000 tokens a second, in millionths of a millisecond.
+        let price = |at: usize| 125_000 * self.cache_price(at, &usable, prompt);
+        usable.iter().copied().min_by(|&one, &other| {
+            let (a, b) = (&self.places.backends[one], &self.places.backends[other]);
+            let costs =
+                (self.crowding(a, band) + price(one), self.crowding(b, band) + price(other));
+            costs.0.cmp(&costs.1).then(a.granted_at.cmp(&b.granted_at))
         })
     }
 
@@ -194,7 +208,8 @@ impl Reference {
             if able.is_empty() {
                 return;
             }
-            let flow_queue = self.next_flow_queue(domain, &able);
+            let turn = self.next_flow_queue(domain, &able);
+            let (flow_queue, overtaken) = self.best_cached(turn, &able, bound);
             let at = self.first_ask_of(flow_queue);
             if self.asks[at].deadline <= self.clock {
                 self.expire(at);
@@ -204,14 +219,15 @@ impl Reference {
                 self.give_up_late(at);
                 continue;
             }
-            let backend =
-                self.choose_backend(flow_queue, bound).expect("an open pool has a backend");
+            let backend = self
+                .choose_backend(flow_queue, bound, &self.asks[at].prompt)
+                .expect("an open pool has a backend");
             self.outcomes.push(Outcome::Granted {
                 name: self.asks[at].name,
                 backend: self.places.backends[backend].id,
                 waited: self.clock.since(self.asks[at].arrival),
             });
-            self.grant_waiting(at, backend, &able);
+            self.grant_waiting((at, overtaken), backend, &able);
         }
     }
 
@@ -246,7 +262,7 @@ impl Reference {
         self.places.domains[domain].iter().map(|pool| pools.contains(pool)).collect()
     }
 
-    fn first_ask_of(&self, flow_queue: usize) -> usize {
+    pub(super) fn first_ask_of(&self, flow_queue: usize) -> usize {
         let mut line: Vec<usize> =
             self.waiting().filter(|&at| self.asks[at].flow_queue == flow_queue).collect();
         // Asks that can still make their objective go first.
@@ -287,7 +303,12 @@ impl Reference {
             - law.rate * (rate / law.rate_cap).min(1.0)
     }
 
-    fn grant_waiting(&mut self, at: usize, backend: usize, able: &[usize]) {
+    fn grant_waiting(
+        &mut self,
+        (at, overtaken): (usize, Option<i128>),
+        backend: usize,
+        able: &[usize],
+    ) {
         let flow_queue = self.asks[at].flow_queue;
         let fresh = if self.is_late(at) { 0.0 } else { 1.0 };
         let FlowQueue { pool, band, .. } = self.flow_queues[flow_queue];
@@ -299,7 +320,7 @@ impl Reference {
         self.send(at, backend);
         self.note_emptied(flow_queue);
         self.session_rests(at);
-        self.serve(at);
+        self.serve(at, overtaken);
         let emptied = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
         if emptied {
             self.leave(flow_queue);
@@ -316,7 +337,7 @@ impl Reference {
         self.begin(flow_queue, Some(cost));
         self.charge_levels(at, &[flow_queue]);
         self.send(at, backend);
-        self.serve(at);
+        self.serve(at, None);
         self.leave(flow_queue);
         self.finish_grant(flow_queue);
     }
@@ -338,6 +359,7 @@ impl Reference {
         there.in_flight[band] += 1;
         there.stock += stock;
         there.granted_at = granted_at;
+        self.prompt_sent(at, backend);
     }
 
     fn stock_of(&self, at: usize) -> u64 {
@@ -347,7 +369,7 @@ impl Reference {
         }
     }
 
-    fn serve(&mut self, at: usize) {
+    fn serve(&mut self, at: usize, overtaken: Option<i128>) {
         let class = self.class_of(self.flow_of(&self.asks[at]));
         let limited = class.in_flight_per_backend_max.is_some();
         let own = self.asks[at].flow_queue;
@@ -358,9 +380,10 @@ impl Reference {
         let clock = &mut self.fair_queues[flow_queue.pool][flow_queue.band.index()];
         let tag =
             flow_queue.tag.map_or(clock.now, |tag| if limited { tag.max(clock.now) } else { tag });
-        flow_queue.tag = Some(match held.filter(|&held| held < tag) {
-            None => clock.serve(tag, step),
-            Some(held) => {
+        flow_queue.tag = Some(match (held.filter(|&held| held < tag), overtaken) {
+            (_, Some(least)) => clock.serve_within(least, tag, step),
+            (None, None) => clock.serve(tag, step),
+            (Some(held), None) => {
                 // It went ahead of a flow that is held back: a refund would be too large.
                 self.asks[at].period = flow_queue.period.wrapping_sub(1);
                 clock.serve_ahead(held, tag, step)
@@ -369,7 +392,7 @@ impl Reference {
     }
 
     /// The least tag of the active flow queues beside one that hold more than their share.
-    fn least_over_share(&self, beside: usize) -> Option<i128> {
+    pub(super) fn least_over_share(&self, beside: usize) -> Option<i128> {
         let FlowQueue { pool, band, .. } = self.flow_queues[beside];
         let here = |other: &&FlowQueue| {
             other.takes_part && other.over_share && other.pool == pool && other.band == band
@@ -439,6 +462,7 @@ impl Reference {
         let backend = self.asks[at].backend.take().expect("only asks in flight are released");
         self.places.backends[backend].in_flight[band] -= 1;
         self.places.backends[backend].stock -= stock;
+        self.prompt_left(at, backend, false);
         self.place_freed(self.asks[at].flow_queue);
         self.reconsider(flow);
         (flow, backend)

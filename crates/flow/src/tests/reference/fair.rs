@@ -69,6 +69,12 @@ impl VirtualClock {
         self.note(tag.max(self.now + step))
     }
 
+    /// A flow queue goes before the one whose turn it was, at the tag `least`.
+    pub(super) fn serve_within(&mut self, least: i128, tag: i128, step: i128) -> i128 {
+        self.now = self.now.max(least);
+        self.note(tag + step)
+    }
+
     pub(super) fn idle(&mut self) {
         self.now = self.now.max(self.tag_most);
     }

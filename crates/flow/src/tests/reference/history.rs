@@ -172,6 +172,7 @@ impl Random {
             reserve: self.reserve(),
             route: RouteWeights::default(),
             cache_tokens: self.pick(&[0, 0, 640, 1_000_000]),
+            cache_slack: self.pick(&[0, 1, 100, 10_000_000]),
             default_class: self.class(),
             classes: vec![self.class(), self.class()],
             urgency: UrgencyWeights::new(law, Span::from_millis(500), 50.0).unwrap(),
@@ -285,6 +286,7 @@ impl History {
             band: self.random.pick(&Band::DESCENDING),
             cost: self.random.between(0, self.largest_cost),
             tokens: self.random.between(0, 25),
+            prompt: 16 * self.random.between(0, 400),
             workload: Workload {
                 id: WorkloadId::GENERATED,
                 criticality: self.random.below(8) as u8,

@@ -1,5 +1,6 @@
 //! Backends, the sets of them that models need, and which sets touch.
 
+use super::caches::Cache;
 use crate::ask::{BANDS, BackendId, ModelId};
 use crate::settings::Hysteresis;
 use crate::supply::BackendSupply;
@@ -11,6 +12,7 @@ pub(in crate::tests) struct Backend {
     pub(in crate::tests) in_flight: [u32; BANDS],
     pub(in crate::tests) stock: u64,
     pub(super) granted_at: u64,
+    pub(super) cache: Cache,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,7 @@ impl Places {
             in_flight: [0; BANDS],
             stock: 0,
             granted_at: 0,
+            cache: Cache::default(),
         });
         let mut places = Self { backends: backends.collect(), ..Self::default() };
         let mut models: Vec<ModelId> =

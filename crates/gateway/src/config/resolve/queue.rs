@@ -41,6 +41,7 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         refuse_hopeless: section.get("refuse_hopeless"),
         existing_flows_may_exceed_total: section.get("existing_flows_may_exceed_total"),
         idle_flows_max: section.get("idle_flows_max"),
+        cache_slack: section.get("cache_slack"),
         overload_after: clock::span(section.get("overload_after")),
         ..Settings::default()
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flow::{Admission, CAPACITY_MAX, Order, StockUnit};
+use flow::{Admission, CAPACITY_MAX, COST_MAX, Order, StockUnit};
 
 use super::{DAY, HOUR, MILLI, SECOND, UP_TO_A_DAY, count, duration, number};
 use crate::config::settings::Cost;
@@ -92,6 +92,14 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              applies to the fresh requests and then to the late ones.",
         )
         .default("fifo"),
+        key(
+            "cache_slack",
+            count(0, COST_MAX),
+            "How far a flow may go ahead of its turn, in the unit of `cost` at weight 1, if the \
+             prompt of its next request is cached where a place is free. Two flows of weight 1 \
+             that both wait then differ by at most twice this much more. 0: turns alone decide.",
+        )
+        .default("0"),
         key("cost", Keyword(words::<Cost>), "What a request costs its flow.").default("requests"),
         key("admission", Keyword(words::<Admission>), "Which requests may wait.").default("all"),
         key(

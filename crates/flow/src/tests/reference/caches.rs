@@ -1,0 +1,135 @@
+//! What backends have cached, as lists of blocks, and who goes first for it.
+
+use super::{FlowQueue, Reference};
+use crate::PromptBlocks;
+
+/// One backend's cache and the tokens that it has to compute.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cache {
+    /// From the block used longest ago to the one used last.
+    blocks: Vec<u64>,
+    uncomputed: u64,
+}
+
+/// The prompt of an ask.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Prompt {
+    pub(super) blocks: PromptBlocks,
+    pub(super) tokens: u64,
+    /// At its backend: the blocks that were held, and the tokens to compute.
+    held: usize,
+    uncomputed: u64,
+}
+
+// === impl Cache ===
+
+impl Cache {
+    fn held_of(&self, prompt: &PromptBlocks) -> usize {
+        // A search by halves. After a failure there may be gaps, and this may step over them.
+        let holds = |hash: &u64| self.blocks.contains(hash);
+        if prompt.hashes().first().is_some_and(holds) {
+            return prompt.hashes().partition_point(holds);
+        }
+        0
+    }
+
+    fn enter(&mut self, prompt: &PromptBlocks, capacity: usize) {
+        for hash in prompt.hashes()[..prompt.hashes().len().min(capacity)].iter().rev() {
+            self.blocks.retain(|held| held != hash);
+            self.blocks.push(*hash);
+        }
+        self.blocks.drain(..self.blocks.len().saturating_sub(capacity));
+    }
+
+    /// The engine is a new one.
+    pub(super) fn clear(&mut self) {
+        self.blocks.clear();
+    }
+}
+
+// === impl Reference ===
+
+impl Reference {
+    /// The prompt of the ask that is offered, if prompts are kept at all.
+    pub(super) fn offered_prompt(&self) -> Prompt {
+        let (blocks, tokens) = self.offered.clone();
+        let known = self.settings.cache_tokens > 0;
+        let blocks = if known { blocks } else { PromptBlocks::UNKNOWN };
+        Prompt { blocks, tokens, ..Prompt::default() }
+    }
+
+    fn cached_at(&self, backend: usize, prompt: &Prompt) -> u64 {
+        let held = self.places.backends[backend].cache.held_of(&prompt.blocks);
+        prompt.blocks.tokens_of(held, prompt.tokens)
+    }
+
+    /// The price of each of these backends for a prompt, in tokens; 0 if none has a part of it.
+    pub(super) fn cache_price(&self, backend: usize, among: &[usize], prompt: &Prompt) -> i64 {
+        if among.iter().all(|&at| self.places.backends[at].cache.held_of(&prompt.blocks) == 0) {
+            return 0;
+        }
+        let uncomputed = self.places.backends[backend].cache.uncomputed;
+        uncomputed as i64 - self.cached_at(backend, prompt) as i64
+    }
+
+    /// The flow queue that goes, and the tag of the one whose turn it is, if that is another one.
+    pub(super) fn best_cached(
+        &self,
+        turn: usize,
+        able: &[usize],
+        bound: u64,
+    ) -> (usize, Option<i128>) {
+        let slack = i128::from(self.settings.cache_slack) << 24;
+        let FlowQueue { pool, band, tag, .. } = self.flow_queues[turn];
+        let least = tag.expect("an active flow queue has a tag");
+        let held_back = self.least_over_share(turn).is_some_and(|held| held < least);
+        if slack == 0 || held_back {
+            return (turn, None);
+        }
+        let mut within: Vec<usize> = able.to_vec();
+        within.retain(|&at| {
+            let other = &self.flow_queues[at];
+            let near = other.tag.is_some_and(|tag| tag <= least + slack);
+            other.pool == pool && other.band == band && near
+        });
+        within.sort_by_key(|&at| (self.flow_queues[at].tag, self.flow_queues[at].moved));
+        let cached = |at: usize| {
+            let prompt = &self.asks[self.first_ask_of(at)].prompt;
+            let usable = self.usable(at, bound).into_iter();
+            usable.map(|backend| self.cached_at(backend, prompt)).max().unwrap_or(0)
+        };
+        let mut best = turn;
+        for at in within {
+            if cached(at) > cached(best) {
+                best = at;
+            }
+        }
+        (best, (best != turn).then_some(least))
+    }
+
+    /// An ask has been sent to a backend.
+    pub(super) fn prompt_sent(&mut self, at: usize, backend: usize) {
+        let capacity = self.settings.cache_tokens as usize / 64;
+        if capacity == 0 {
+            return;
+        }
+        let cached = self.cached_at(backend, &self.asks[at].prompt);
+        let prompt = &mut self.asks[at].prompt;
+        let cache = &mut self.places.backends[backend].cache;
+        prompt.held = cache.held_of(&prompt.blocks);
+        prompt.uncomputed = prompt.tokens - cached;
+        cache.enter(&prompt.blocks, capacity);
+        cache.uncomputed += prompt.uncomputed;
+    }
+
+    /// An ask has left its backend, after a failure before any work or for another reason.
+    pub(super) fn prompt_left(&mut self, at: usize, backend: usize, failed: bool) {
+        let prompt = &mut self.asks[at].prompt;
+        let cache = &mut self.places.backends[backend].cache;
+        cache.uncomputed -= std::mem::take(&mut prompt.uncomputed);
+        if failed {
+            let lost = &prompt.blocks.hashes()[prompt.held.min(prompt.blocks.hashes().len())..];
+            cache.blocks.retain(|held| !lost.contains(held));
+        }
+    }
+}
