@@ -98,6 +98,8 @@ pub struct History {
     pub produced: Produced,
     /// Jobs that engines threw back for want of memory, over the whole run.
     pub preemptions: u64,
+    /// Prompt tokens that prefix caches saved, and those asked of them, over the whole run.
+    pub prefix_hits: (u64, u64),
     /// What each tenant got, and what it was entitled to.
     pub shares: Shares,
     /// What each tenant was charged for, in the order of the grants.

@@ -41,6 +41,8 @@ pub struct Offer<'a> {
     pub band: Band,
     /// The length of its prompt in tokens.
     pub prompt: u32,
+    /// Ids of its prompt's segments, as in [`crate::trace::TraceRow::prefix`].
+    pub prefix: &'a [u64],
     /// How long it may wait, where that differs from the policy's own setting.
     pub ttl: Option<Span>,
 }

@@ -328,12 +328,14 @@ impl<'a> World<'a> {
 
     fn finish(mut self) -> History {
         let preemptions = self.servers.iter().map(Server::preemptions).sum();
+        let hits = self.servers.iter().map(|server| server.engine.prefix_hits());
+        let prefix_hits = hits.fold((0, 0), |sum, hits| (sum.0 + hits.0, sum.1 + hits.1));
         for record in self.recorder.records.iter_mut() {
             if record.outcome == Outcome::Open {
                 record.end = self.now;
             }
         }
-        self.recorder.finish(self.tenants, preemptions, self.now)
+        History { prefix_hits, ..self.recorder.finish(self.tenants, preemptions, self.now) }
     }
 }
 

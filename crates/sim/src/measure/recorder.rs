@@ -191,6 +191,7 @@ impl Recorder {
             window: self.window,
             produced: self.produced,
             preemptions,
+            prefix_hits: (0, 0),
             shares: self.shares,
             ledger: self.ledger,
             series: self.series,

@@ -16,7 +16,8 @@ fn line(order: QueueOrder, watermark: u32, capacity: usize) -> PlainQueue {
 
 fn offer(policy: &mut dyn Policy, request: RequestId, tenant: u32, band: Band) {
     let known = &Tenant { name: tenant.to_string(), weight: 1.0 };
-    policy.offer(&Offer { request, tenant, known, band, prompt: 10, ttl: None }, START);
+    policy
+        .offer(&Offer { request, tenant, known, band, prompt: 10, prefix: &[], ttl: None }, START);
 }
 
 fn offer_plain(policy: &mut dyn Policy, requests: std::ops::Range<RequestId>) {
@@ -191,9 +192,9 @@ fn the_bound_that_closes_an_engine_is_reported() {
     let mut policy = ours(Settings::default(), Cost::Requests);
     let known = &Tenant { name: "all".into(), weight: 1.0 };
     let (tenant, band, prompt, ttl) = (0, Band::Normal, 4096, None);
-    policy.offer(&Offer { request: 0, tenant, known, band, prompt, ttl }, START);
+    policy.offer(&Offer { request: 0, tenant, known, band, prompt, prefix: &[], ttl }, START);
     assert_eq!(policy.binding(0), None);
-    policy.offer(&Offer { request: 1, tenant, known, band, prompt, ttl }, START);
+    policy.offer(&Offer { request: 1, tenant, known, band, prompt, prefix: &[], ttl }, START);
     assert_eq!(policy.binding(0), Some(flow::AutoBound::Unstarted));
 }
 

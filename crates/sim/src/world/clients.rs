@@ -85,12 +85,14 @@ impl World<'_> {
         let known = &self.tenants[tenant as usize];
         let arrival = Arrival { tenant, band, prompt, output };
         let request = self.recorder.arrived(arrival, known.weight, self.now);
-        self.open.push(Open { stage: Stage::Waiting, source: at as u32, prefix });
+        let open = Open { stage: Stage::Waiting, source: at as u32, prefix: prefix.clone() };
+        self.open.push(open);
         self.open_count += 1;
         if let Some(patience) = patience {
             self.event_queue.add(self.now.after(patience), Event::GiveUp(request));
         }
-        self.policy.offer(&Offer { request, tenant, known, band, prompt, ttl }, self.now);
+        let prefix = &prefix;
+        self.policy.offer(&Offer { request, tenant, known, band, prompt, prefix, ttl }, self.now);
         self.apply_decisions();
         if self.sources[at].source.closed_loop.is_none() {
             self.pull(at);

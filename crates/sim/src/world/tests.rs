@@ -1,5 +1,6 @@
 //! The world against the real engines: what is conserved, what faults do, and that chance is tame.
 
+mod caches;
 mod closed_loop;
 mod conserve;
 mod faults;
