@@ -37,11 +37,9 @@ const ROWS_MAX: u64 = 100_000;
 /// The maximum number of batches that have not ended.
 const OPEN_BATCHES_MAX: u64 = 1000;
 
-/// One owner may have this part of them, so that it cannot take all.
+/// One owner may have this part of them, so that it cannot take all. One address, where there are
+/// no tenants, may have all of the open batches but this part.
 const OWNER_PART: u64 = 4;
-
-/// One address may have all of the open batches but this part, where there are no tenants.
-const ADDRESS_LEAVES: u64 = 4;
 
 /// Batches and files.
 #[derive(Clone, Debug)]
@@ -111,8 +109,7 @@ pub struct Batch {
     pub ending: Option<Status>,
     /// The client that may see it, by name; empty if all clients may.
     pub owner: String,
-    /// The address of the client that created it, if there are no tenants. It only bounds how many
-    /// are open, and is not read back.
+    /// The address of its client, without tenants. It bounds how many are open; none is read back.
     pub address: String,
 }
 

@@ -8,8 +8,8 @@ use super::super::columns::{self, first, json, millis, optional_moment, signed};
 use super::super::submit;
 use super::files;
 use super::{
-    ADDRESS_LEAVES, Added, Batch, BatchTimes, DueBatches, ListQuery, Listed, OPEN_BATCHES_MAX,
-    OWNER_PART, ROWS_MAX, RequestCounts, Status,
+    Added, Batch, BatchTimes, DueBatches, ListQuery, Listed, OPEN_BATCHES_MAX, OWNER_PART,
+    ROWS_MAX, RequestCounts, Status,
 };
 use crate::error::StoreError;
 use crate::message::Message;
@@ -47,7 +47,7 @@ pub(super) fn add(tx: &Transaction<'_>, batch: &Batch) -> Result<Added, StoreErr
     }
     let sql = "SELECT count(*) >= ?2 FROM batches \
                WHERE address = ?1 AND address <> '' AND cleared = 0";
-    let most = (OPEN_BATCHES_MAX - OPEN_BATCHES_MAX / ADDRESS_LEAVES) as i64;
+    let most = (OPEN_BATCHES_MAX - OPEN_BATCHES_MAX / OWNER_PART) as i64;
     if tx.prepare_cached(sql)?.query_row(params![batch.address, most], first)? {
         return Ok(Added::TooMany);
     }
