@@ -51,7 +51,7 @@ fn k01_tools_and_the_system_prompt_come_before_messages() {
 }
 
 #[test]
-fn k01_models_salts_and_if_wanted_tenants_are_kept_apart() {
+fn k01_models_and_salts_are_kept_apart() {
     let prompt = format!("\"prompt\":\"{}\"", long("tide"));
     let body = |model: &str, more: &str| format!("{{\"model\":\"{model}\",{prompt}{more}}}");
     let of = |body: &str| blocks(&caching(), "/v1/completions", body);
