@@ -13,6 +13,7 @@ mod decision_lines;
 pub(crate) mod dispatch;
 mod ended_requests;
 mod histogram;
+mod journal;
 mod labels;
 pub mod log;
 mod log_buffer;

@@ -2,7 +2,8 @@
 //!
 //! It goes to standard error, so that standard output carries the access log only. What a command
 //! prints at its start and at its failure has the same format as the log. A thread writes the
-//! lines: a reader that stops reading must not stop the process.
+//! lines: a reader that stops reading must not stop the process. Under systemd the text format goes
+//! to the journal with its fields.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, OnceLock};
@@ -13,6 +14,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::journal::Journal;
 use super::log_buffer::LogBuffer;
 use super::{access_line, timestamp};
 use crate::clock;
@@ -33,7 +35,7 @@ static LINES: OnceLock<Arc<LogBuffer>> = OnceLock::new();
 
 /// Standard error, through the buffer if there is one.
 #[derive(Clone, Copy, Debug)]
-struct LogWriter;
+pub(super) struct LogWriter;
 
 /// Waits until the lines of the log are written, but not for long.
 pub fn flush() {
@@ -107,9 +109,10 @@ fn set_up(format: LogFormat, level: Option<&str>, default: LevelFilter) {
     }
     let layer = fmt::layer().with_writer(|| LogWriter).with_ansi(colours);
     // A program that embeds the gateway may have a log of its own.
-    let _ = match format {
-        LogFormat::Text => registry.with(layer).try_init(),
-        LogFormat::Json => registry.with(layer.json()).try_init(),
+    let _ = match (format, Journal::of_stderr()) {
+        (LogFormat::Text, Some(journal)) => registry.with(journal).try_init(),
+        (LogFormat::Text, None) => registry.with(layer).try_init(),
+        (LogFormat::Json, _) => registry.with(layer.json()).try_init(),
     };
     if !wrong.is_empty() {
         tracing::warn!("{origin} has {wrong:?}, which is not {LEVELS}, or TARGET=LEVEL");
