@@ -97,8 +97,8 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "a grant within the slack costs nothing",
         file: "queue/virtual_clock.rs",
-        site: "max(least);\n        «self.bounded(tag + weight.stretch(cost))»",
-        instead: "self.bounded(tag)",
+        site: "self.bounded(tag + weight.stretch(«cost»))",
+        instead: "if least < tag { 0 } else { cost }",
         noticed_by: "slack::k02_a_cold",
     },
 ];

@@ -96,8 +96,7 @@ impl VirtualClock {
 
     /// The tag of a flow after a grant of this cost.
     pub(crate) fn serve(&mut self, tag: u64, weight: Weight, cost: u32) -> u64 {
-        self.now = self.now.max(tag);
-        self.bounded(tag + weight.stretch(cost))
+        self.serve_within(tag, tag, weight, cost)
     }
 
     /// The tag of a flow after a grant of this cost ahead of a flow with a lesser tag, which is

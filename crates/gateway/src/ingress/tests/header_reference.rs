@@ -80,6 +80,7 @@ const READ: Rows = &[
     ("content-type", "tells JSON from a form"),
     ("content-encoding", "`gzip` and `deflate` are decoded, so that the body can be read"),
     ("test-epp-endpoint-selection", "`epp` only: the endpoint that a conformance test selects"),
+    ("sec-fetch-site", "`same-origin` of a browser: a page of the gateway itself asks"),
 ];
 
 const WRITTEN: Rows = &[
