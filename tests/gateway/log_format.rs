@@ -6,7 +6,9 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::Gateway;
+use crate::support::gateway::{config, fresh_file};
+use crate::support::tools::{client, leave_out, run, tool};
+use crate::support::{Gateway, Nowhere};
 
 /// No machine has this address, so that a start fails at its listener.
 const ELSEWHERE: [&str; 2] = ["--listen", "203.0.113.1:9"];
@@ -136,4 +138,26 @@ fn x06_no_color_switches_colours_off() {
     assert!(in_terminal(&[("NO_COLOR", "")]).contains('\u{1b}'), "empty is as if not set");
     let plain = in_terminal(&[("NO_COLOR", "1")]);
     assert!(!plain.contains('\u{1b}'), "{plain}");
+}
+
+/// Debian's journal, in a mount namespace of its own.
+#[test]
+fn m01_a_service_of_systemd_logs_to_the_journal_with_fields() {
+    let mut unshare = tool("unshare");
+    unshare.args(["--mount", "true"]);
+    if !unshare.output().is_ok_and(|output| output.status.success()) {
+        return leave_out("a mount namespace needs root");
+    }
+    let (nowhere, file) = (Nowhere::reserve(), fresh_file());
+    let listen = "[server]\nlisten = \"127.0.0.1:0\"\n";
+    fs::write(&file, config(listen, &[("gpu-a", nowhere.address())])).unwrap();
+    let mut command = tool("unshare");
+    command.arg("--mount").arg(client("journal.sh"));
+    let entry = run(command.arg(env!("CARGO_BIN_EXE_tidegate")).arg(&file));
+    let entry: Value = serde_json::from_str(&entry).unwrap();
+    let text = entry["MESSAGE"].as_str().unwrap();
+    assert!(text.starts_with("backend changed backend=\"gpu-a\" state="), "{entry:#}");
+    let expected = ["4", "tidegate", "gateway::backend::backend_state", "journal"].map(Value::from);
+    let fields = ["PRIORITY", "SYSLOG_IDENTIFIER", "TIDEGATE_TARGET", "_TRANSPORT"];
+    assert_eq!(fields.map(|field| entry[field].clone()), expected, "{entry:#}");
 }
