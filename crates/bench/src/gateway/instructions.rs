@@ -1,17 +1,18 @@
 //! Instructions per request, which no neighbour on the machine can disturb.
 //!
 //! Two runs under callgrind that differ only in the number of requests; their difference is the
-//! requests alone. Counts what the process does itself, not what the kernel does for it.
+//! requests alone. Counts what the process does itself, not what the kernel does for it. Traces are
+//! sent to a receiver in this process before the gateway ends, so their encoding is counted too.
 
 use std::fs;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::load::{Client, Request};
 use super::origin::{Behaviour, Origin};
 use super::process::{Process, Ready, installed};
 use super::proxies::{floor, ourselves};
-use super::settings::{flow_control, workloads};
+use super::settings::{flow_control, no_prefix_cache, traced, workloads};
 use super::without_priorities;
 use crate::report::Table;
 use crate::runner::Bench;
@@ -19,6 +20,19 @@ use crate::runner::Bench;
 const WARM: usize = 200;
 const PRIORITY_MAX: f64 = 1.01;
 const WORKLOAD_MAX: f64 = 1.10;
+const TRACES_MAX: f64 = 1.05;
+const CACHE_MAX: f64 = 1.10;
+/// The size of the bodies; twice that shows what each byte costs.
+const BODY: usize = 1024;
+
+const FLOOR: &str = "floor";
+const OURS: &str = "gateway";
+const WORKLOADS: &str = "gateway, workloads";
+const UNTRACED: &str = "gateway, sample_ratio 0";
+const TRACED: &str = "gateway, sample_ratio 1";
+const LARGER: &str = "gateway, 2 KB";
+const LARGER_UNCACHED: &str = "gateway, 2 KB, cache_tokens 0";
+const WITHOUT_PRIORITIES: &str = "gateway without priorities";
 
 /// Who is counted.
 struct Counted {
@@ -28,6 +42,7 @@ struct Counted {
     /// Another build of the gateway.
     program: Option<String>,
     headers: &'static str,
+    body: usize,
 }
 
 /// Whether instructions can be counted here.
@@ -35,46 +50,76 @@ pub(crate) fn available() -> bool {
     installed("valgrind")
 }
 
-/// The gateway, without priorities and with workloads (R09, W04), beside the floor.
+/// The gateway, without priorities, with workloads (R09, W04) and with traces, beside the floor.
 pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     if !available() {
         return Ok(Table::default());
     }
-    let on = "x-priority: high\r\n";
-    let context = "x-priority: high\r\n\
-                   x-workload-context: {\"workload_id\": \"nightly\", \"criticality\": 4}\r\n";
-    let ours = |name, config, headers| Counted { name, config, program: None, headers };
-    let mut counted = vec![
-        ours("floor", None, on),
-        ours("gateway", Some(flow_control()), on),
-        ours("gateway, workloads", Some(workloads()), context),
-    ];
-    if let Some(program) = without_priorities::program() {
-        let without = ours("gateway without priorities", Some(flow_control()), on);
-        counted.push(Counted { program: Some(program), ..without });
-    }
+    let receiver = Origin::start(Behaviour::default())?;
     let requests = bench.count(1000);
     let mut each = Vec::new();
-    for counted in &counted {
+    for counted in all(&receiver) {
         let few = counted.run(bench, WARM).await?;
         let many = counted.run(bench, WARM + requests).await?;
-        each.push((many - few) / requests as f64);
+        each.push((counted.name, (many - few) / requests as f64));
     }
+    ensure!(receiver.answered() > 1, "the receiver got no traces");
     let title = "Instructions outside the kernel: POST of 1 KB, one connection";
     let mut table = Table::new(title, &[("instructions/request", 0), ("× floor", 3)]);
-    for (counted, &own) in counted.iter().zip(&each) {
-        table.push_all(counted.name, [own, own / each[0]]);
+    for &(name, own) in &each {
+        table.push_all(name, [own, own / each[0].1]);
     }
-    table.target("instructions with workloads over without", WORKLOAD_MAX, each[2] / each[1]);
-    if let Some(without) = each.get(3) {
-        table.target("instructions with priorities over without", PRIORITY_MAX, each[1] / without);
-    }
+    judge(&mut table, &each);
     Ok(table)
+}
+
+/// Everybody who is counted, the floor first.
+fn all(receiver: &Origin) -> Vec<Counted> {
+    let context = "x-priority: high\r\n\
+                   x-workload-context: {\"workload_id\": \"nightly\", \"criticality\": 4}\r\n";
+    let ours = Counted::ours;
+    let mut all = vec![
+        Counted { config: None, ..ours(FLOOR, String::new()) },
+        ours(OURS, flow_control()),
+        Counted { headers: context, ..ours(WORKLOADS, workloads()) },
+        ours(UNTRACED, traced(receiver.address, 0.0)),
+        ours(TRACED, traced(receiver.address, 1.0)),
+        Counted { body: 2 * BODY, ..ours(LARGER, flow_control()) },
+        Counted { body: 2 * BODY, ..ours(LARGER_UNCACHED, no_prefix_cache()) },
+    ];
+    if let Some(program) = without_priorities::program() {
+        let without = ours(WITHOUT_PRIORITIES, flow_control());
+        all.push(Counted { program: Some(program), ..without });
+    }
+    all
+}
+
+/// Compares two rows at a time.
+fn judge(table: &mut Table, each: &[(&str, f64)]) {
+    let pairs = [
+        ("workloads", WORKLOAD_MAX, WORKLOADS, OURS),
+        ("traces of no request", TRACES_MAX, UNTRACED, OURS),
+        ("traces of every request", TRACES_MAX, TRACED, OURS),
+        ("prefix caches, 2 KB,", CACHE_MAX, LARGER, LARGER_UNCACHED),
+        ("priorities", PRIORITY_MAX, OURS, WITHOUT_PRIORITIES),
+    ];
+    let of = |name| each.iter().find(|(who, _)| *who == name).map(|(_, own)| own);
+    for (what, limit, with, without) in pairs {
+        if let (Some(with), Some(without)) = (of(with), of(without)) {
+            table.target(format!("instructions with {what} over without"), limit, with / without);
+        }
+    }
 }
 
 // === impl Counted ===
 
 impl Counted {
+    /// The gateway, with this configuration.
+    fn ours(name: &'static str, config: String) -> Self {
+        let headers = "x-priority: high\r\n";
+        Self { name, config: Some(config), program: None, headers, body: BODY }
+    }
+
     /// All instructions of a run with so many requests.
     async fn run(&self, bench: &mut Bench, requests: usize) -> Result<f64> {
         let origin = Origin::start(Behaviour::default())?;
@@ -90,13 +135,13 @@ impl Counted {
         command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", counts.display()));
         command.arg(program).args(arguments);
         let process = Process::start(self.name, &mut command, &log, Ready::Says).await?;
-        let request = Request::chat(false, self.headers);
+        let request = Request::chat_of(self.body, false, self.headers);
         let mut client = Client::connect(process.address).await?;
         for _ in 0..requests {
             client.ask_well(&request).await?;
         }
         drop(client);
-        process.end()?;
+        process.end_beside().await?;
         let text = fs::read_to_string(&counts).with_context(|| counts.display().to_string())?;
         let total = text.lines().find_map(|line| line.strip_prefix("totals:"));
         Ok(total.context("callgrind counted nothing")?.trim().parse()?)

@@ -200,6 +200,11 @@ impl Process {
         self.child.wait()?;
         Ok(())
     }
+
+    /// The same, while this thread goes on: the process may have something to send to it yet.
+    pub(crate) async fn end_beside(self) -> Result<()> {
+        tokio::task::spawn_blocking(|| self.end()).await?
+    }
 }
 
 impl Drop for Process {

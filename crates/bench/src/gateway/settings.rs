@@ -3,6 +3,7 @@
 //! One thread, since the gateway has its core alone. No access log unless the log is measured: the
 //! other proxies keep none either.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// More than the clients send at once.
@@ -35,6 +36,17 @@ pub(crate) fn queue_off() -> String {
 /// Inside a flow the most urgent workload goes first.
 pub(crate) fn workloads() -> String {
     config(PLENTY, "order = \"workload\"", "access = false")
+}
+
+/// This share of the requests is traced.
+pub(crate) fn traced(receiver: SocketAddr, sample_ratio: f64) -> String {
+    let traces = format!("endpoint = \"http://{receiver}\"\nsample_ratio = {sample_ratio:.1}");
+    format!("{}[traces]\n{traces}\n", flow_control())
+}
+
+/// No block of a prompt is hashed.
+pub(crate) fn no_prefix_cache() -> String {
+    format!("{}[router]\ncache_tokens = 0\n", flow_control())
 }
 
 /// One request at the backend at a time.

@@ -14,7 +14,7 @@ use super::load::{Client, Request};
 use super::metrics::{QUEUE_DEPTH, sum};
 use super::origin::{Behaviour, EVENTS, Origin};
 use super::process::Cores;
-use super::proxies::Fixture;
+use super::proxies::{Fixture, Proxy};
 use super::{bands, priorities, settings, shutdown, timeouts, without_priorities, workloads};
 use crate::report::Table;
 use crate::runner::Bench;
@@ -132,6 +132,8 @@ fn the_gateway_takes_every_configuration_that_is_measured() {
         settings::patient(),
         settings::full(),
         settings::headline(),
+        settings::traced(([127, 0, 0, 1], 4318).into(), 1.0),
+        settings::no_prefix_cache(),
     ];
     for (at, config) in all.iter().enumerate() {
         let file = folder.join(format!("{at}.toml"));
@@ -175,6 +177,26 @@ fn w04_workloads_are_measured_beside_none() {
     let table = toy(workloads::measure);
     assert_eq!((table.rows.len(), table.targets.len()), (9, 18));
     assert!(table.targets.iter().all(|target| target.found.is_finite()), "{table}");
+}
+
+/// The gateway sends the traces before it ends, so a count of its instructions includes them.
+#[test]
+fn m02_traces_are_measured_with_a_receiver_that_gets_them() {
+    toy(async |bench| {
+        for (sample_ratio, batches) in [(0.0, 0), (1.0, 1)] {
+            let backend = Origin::start(Behaviour::default())?;
+            let receiver = Origin::start(Behaviour::default())?;
+            let config = settings::traced(receiver.address, sample_ratio);
+            let gateway = bench.fixture.start(&Proxy::ours("traced", config), backend.address);
+            let gateway = gateway.await?;
+            let mut client = Client::connect(gateway.address).await?;
+            client.ask_well(&Request::chat(false, "")).await?;
+            drop(client);
+            gateway.end_beside().await?;
+            assert_eq!(receiver.answered(), batches, "sample_ratio {sample_ratio}");
+        }
+        Ok(Table::default())
+    });
 }
 
 #[test]
