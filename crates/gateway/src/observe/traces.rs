@@ -5,6 +5,7 @@
 //! (`trace_export`). Their queue is bounded: if the receiver is too slow, traces are dropped and
 //! counted, and no request waits.
 
+mod attributes;
 mod context;
 mod messages;
 mod request_trace;
@@ -27,11 +28,9 @@ use super::Record;
 use crate::backend::Endpoint;
 use crate::clock;
 use crate::config::settings::Traces;
+use attributes::Attributes;
 use context::SpanId;
-use messages::{
-    AnyValue, AttributeValue, ExportTraceServiceRequest, InstrumentationScope, KeyValue, Resource,
-    ResourceSpans, ScopeSpans,
-};
+use messages::{ExportTraceServiceRequest, InstrumentationScope, ResourceSpans, ScopeSpans};
 
 pub(crate) use context::TRACEPARENT;
 pub(super) use context::TraceId;
@@ -153,16 +152,13 @@ impl Tracer {
         let spans = batch.iter().flat_map(|EndedTrace { record, trace }| {
             span_tree::spans(record, trace, || self.fresh_span())
         });
-        let text = |key: &str, text: &str| KeyValue {
-            key: key.into(),
-            value: Some(AnyValue { value: Some(AttributeValue::Text(text.into())) }),
-        };
         let version = env!("CARGO_PKG_VERSION");
         let scope = InstrumentationScope { name: "tidegate".into(), version: version.into() };
         let scope_spans = ScopeSpans { scope: Some(scope), spans: spans.collect() };
-        let service = &self.settings.service_name;
-        let attributes = vec![text("service.name", service), text("service.version", version)];
-        let resource = Some(Resource { attributes });
+        let mut resource = Attributes::of_resource();
+        resource.text("service.name", &self.settings.service_name);
+        resource.text("service.version", version);
+        let resource = resource.into_bytes();
         let resource_spans = ResourceSpans { resource, scope_spans: vec![scope_spans] };
         ExportTraceServiceRequest { resource_spans: vec![resource_spans] }.encode_to_vec()
     }

@@ -3,11 +3,11 @@
 //! generative models; those that only Tidegate has begin with `tidegate.`.
 
 use flow::Time;
+use prost::Message as _;
 
+use super::attributes::Attributes;
 use super::context::SpanId;
-use super::messages::{
-    AnyValue, AttributeValue, KeyValue, OtlpSpan, SpanEvent, SpanKind, SpanStatus,
-};
+use super::messages::{OtlpSpan, SpanEvent, SpanKind, SpanStatus};
 use super::request_trace::{RequestTrace, TracedAttempt};
 use crate::backend::Attempt;
 use crate::observe::outcome::{OK, UNSEEN};
@@ -31,15 +31,12 @@ const OPERATIONS: [(&str, &str); 9] = [
     ("/rerank", "rerank"),
 ];
 
-/// Attributes on their way.
-struct Attributes(Vec<KeyValue>);
-
 /// The spans of one request.
 pub(super) fn spans(
     record: &Record,
     trace: &RequestTrace,
     mut fresh: impl FnMut() -> SpanId,
-) -> Vec<OtlpSpan> {
+) -> Vec<Vec<u8>> {
     let ended = Time::from_nanos(trace.arrived.nanos().saturating_add(record.total.nanos()));
     let mut spans = vec![root(record, trace, ended)];
     for &times in &trace.waits {
@@ -52,7 +49,7 @@ pub(super) fn spans(
     spans
 }
 
-fn root(record: &Record, trace: &RequestTrace, ended: Time) -> OtlpSpan {
+fn root(record: &Record, trace: &RequestTrace, ended: Time) -> Vec<u8> {
     let mut attributes = Attributes::of(record);
     attributes.text("http.request.method", record.method.as_str());
     attributes.text("url.path", &record.path);
@@ -64,7 +61,7 @@ fn root(record: &Record, trace: &RequestTrace, ended: Time) -> OtlpSpan {
         attributes.text("tidegate.tenant", &tenant.name);
     }
     attributes.int("tidegate.attempts", record.attempts.into());
-    attributes.push("tidegate.bypassed", AttributeValue::Bool(record.bypassed));
+    attributes.bool("tidegate.bypassed", record.bypassed);
     attributes.int("http.request.body.size", record.bytes_in);
     attributes.int("http.response.body.size", record.bytes_out);
     let failed = record.status >= 500 || (record.first_byte.is_some() && !is_well(record));
@@ -74,23 +71,22 @@ fn root(record: &Record, trace: &RequestTrace, ended: Time) -> OtlpSpan {
         true => format!("{} {}", record.method, record.path),
         false => record.method.to_string(),
     };
-    OtlpSpan {
+    let span = OtlpSpan {
         parent_span_id: trace.parent.map(Vec::from).unwrap_or_default(),
         status: failed.then(|| error(record.outcome)),
-        ..span(trace, trace.root, (name, SpanKind::Server), (trace.arrived, ended), attributes)
-    }
+        ..span(trace, trace.root, (name, SpanKind::Server), (trace.arrived, ended))
+    };
+    encoded(&span, attributes)
 }
 
-fn wait(record: &Record, trace: &RequestTrace, id: SpanId, times: (Time, Time)) -> OtlpSpan {
-    let mut attributes = Attributes(Vec::new());
+fn wait(record: &Record, trace: &RequestTrace, id: SpanId, times: (Time, Time)) -> Vec<u8> {
+    let mut attributes = Attributes::of_span();
     attributes.text("tidegate.band", record.band.map_or("-", |band| BAND_NAMES[band as usize]));
     attributes.text("tidegate.flow", &record.flow);
     let refused = trace.attempts.is_empty() && !is_well(record);
     let name = ("wait in queue".to_owned(), SpanKind::Internal);
-    OtlpSpan {
-        status: refused.then(|| error(record.outcome)),
-        ..span(trace, id, name, times, attributes)
-    }
+    let status = refused.then(|| error(record.outcome));
+    encoded(&OtlpSpan { status, ..span(trace, id, name, times) }, attributes)
 }
 
 fn attempted(
@@ -98,7 +94,7 @@ fn attempted(
     trace: &RequestTrace,
     attempt: &TracedAttempt,
     is_last: bool,
-) -> OtlpSpan {
+) -> Vec<u8> {
     let mut attributes = Attributes::of(record);
     attributes.text("gen_ai.provider.name", attempt.kind);
     attributes.text("server.address", &attempt.host);
@@ -128,11 +124,12 @@ fn attempted(
         Some(operation) => format!("{operation} {model}").trim_end().to_owned(),
         None => record.method.to_string(),
     };
-    OtlpSpan {
+    let span = OtlpSpan {
         status: failed.then(|| error(if serves { record.outcome } else { result })),
         events,
-        ..span(trace, attempt.span, (name, SpanKind::Client), times, attributes)
-    }
+        ..span(trace, attempt.span, (name, SpanKind::Client), times)
+    };
+    encoded(&span, attributes)
 }
 
 /// A span below the request.
@@ -141,7 +138,6 @@ fn span(
     id: SpanId,
     (name, kind): (String, SpanKind),
     (began, ended): (Time, Time),
-    attributes: Attributes,
 ) -> OtlpSpan {
     OtlpSpan {
         trace_id: trace.trace.into(),
@@ -152,11 +148,17 @@ fn span(
         kind: kind.into(),
         start_time_unix_nano: trace.unix_nanos(began),
         end_time_unix_nano: trace.unix_nanos(ended),
-        attributes: attributes.0,
         events: Vec::new(),
         status: None,
         flags: SAMPLED,
     }
+}
+
+/// A span with its attributes, as it is sent.
+fn encoded(span: &OtlpSpan, attributes: Attributes) -> Vec<u8> {
+    let mut bytes = attributes.into_bytes();
+    bytes.extend_from_slice(&span.encode_to_vec());
+    bytes
 }
 
 fn operation(path: &str) -> Option<&'static str> {
@@ -195,7 +197,7 @@ fn label(attempt: Attempt) -> &'static str {
 impl Attributes {
     /// What every span of a request to a model has.
     fn of(record: &Record) -> Self {
-        let mut attributes = Self(Vec::with_capacity(16));
+        let mut attributes = Self::of_span();
         attributes.text("gen_ai.operation.name", operation(&record.path).unwrap_or_default());
         let (model, target) = record.models();
         attributes.text("gen_ai.request.model", model);
@@ -215,26 +217,5 @@ impl Attributes {
         } else if record.status >= 400 {
             self.text("error.type", &record.status.to_string());
         }
-    }
-
-    /// Adds a text, unless it is empty.
-    fn text(&mut self, key: &str, value: &str) {
-        if !value.is_empty() {
-            self.push(key, AttributeValue::Text(value.to_owned()));
-        }
-    }
-
-    fn int(&mut self, key: &str, value: u64) {
-        self.push(key, AttributeValue::Int(i64::try_from(value).unwrap_or(i64::MAX)));
-    }
-
-    fn count(&mut self, key: &str, value: Option<u64>) {
-        if let Some(value) = value {
-            self.int(key, value);
-        }
-    }
-
-    fn push(&mut self, key: &str, value: AttributeValue) {
-        self.0.push(KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) });
     }
 }
