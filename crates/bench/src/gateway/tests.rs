@@ -187,8 +187,8 @@ fn m02_traces_are_measured_with_a_receiver_that_gets_them() {
             let backend = Origin::start(Behaviour::default())?;
             let receiver = Origin::start(Behaviour::default())?;
             let config = settings::traced(receiver.address, sample_ratio);
-            let gateway = bench.fixture.start(&Proxy::ours("traced", config), backend.address);
-            let gateway = gateway.await?;
+            let peer = Proxy::ours("traced", config);
+            let gateway = bench.fixture.start(&peer, backend.address).await?;
             let mut client = Client::connect(gateway.address).await?;
             client.ask_well(&Request::chat(false, "")).await?;
             drop(client);
