@@ -56,7 +56,7 @@ impl PromptText {
             (key.rotate_left(23) ^ part).wrapping_mul(0x9E37_79B9_7F4A_7C15)
         });
         let mut hasher = BlockHasher::new(key);
-        for place in &self.places {
+        for place in self.places.iter().filter(|place| !place.is_empty()) {
             hasher.add(body.get(place.clone()).unwrap_or_default());
         }
         hasher.finish()

@@ -64,10 +64,11 @@ pub(super) async fn answer(
             Content::whole(options)
         }
         Ok(Route::Batch(call)) if doors.batch => {
-            local_api::answer(&worker, Local::Batch(call), request, peer).await
+            // The future of a proxied request is moved as often, and should be no larger for these.
+            Box::pin(local_api::answer(&worker, Local::Batch(call), request, peer)).await
         }
         Ok(Route::Visibility(AdminPage::Usage)) if doors.visibility || doors.api => {
-            Content::whole(usage_page::answer(state, request, doors.visibility).await)
+            Content::whole(Box::pin(usage_page::answer(state, request, doors.visibility)).await)
         }
         Ok(Route::Visibility(AdminPage::StatusStream)) if doors.visibility => {
             status_stream::answer(state, request.headers(), peer)
@@ -76,7 +77,7 @@ pub(super) async fn answer(
             Content::whole(page_of(&worker, page, &request))
         }
         Ok(Route::Dispatch(call)) if doors.visibility => {
-            local_api::answer(&worker, Local::Queues(call), request, peer).await
+            Box::pin(local_api::answer(&worker, Local::Queues(call), request, peer)).await
         }
         Ok(_) if doors.is_dispatcher() => refuse(request, format, Fault::NoSuchPage).await,
         Ok(_) => refuse(request, format, Fault::NoSuchPath).await,
