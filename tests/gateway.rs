@@ -62,6 +62,7 @@ mod tls_backends;
 mod tls_clients;
 mod token_claims;
 mod token_estimates;
+mod tokens;
 mod top;
 mod traces;
 mod unfit_requests;

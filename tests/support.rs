@@ -25,6 +25,7 @@ pub(crate) mod random;
 pub(crate) mod redis;
 pub(crate) mod scripted_response;
 pub(crate) mod tls;
+pub(crate) mod tokens;
 pub(crate) mod tools;
 pub(crate) mod wait;
 

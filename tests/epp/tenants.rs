@@ -5,6 +5,7 @@ use std::fs;
 use crate::support::envoy::Recipe;
 use crate::support::gateway::{TWO, config};
 use crate::support::keys::Keys;
+use crate::support::tokens::Tokens;
 use crate::support::{Backend, HttpRequest, Picker, chat};
 
 #[test]
@@ -39,4 +40,17 @@ fn x05_x02_behind_envoy_a_request_needs_a_key_that_no_backend_sees() {
         let mut further = (0..10).map(|_| picker.ask(&chat("m").key(&key)).status);
         assert!(further.any(|status| status == 429), "four requests a minute");
     }
+}
+
+#[test]
+fn x05_x02_behind_envoy_a_token_names_the_tenant_and_no_backend_sees_it() {
+    let (tokens, backend) = (Tokens::new(), Backend::quick());
+    let tenants = "[[tenants]]\nname = \"alpha\"\n[admin]\nwithout_key = \"all\"\n";
+    let sections = format!("{}{tenants}{TWO}", tokens.section());
+    let text = config(&sections, &[("one", backend.address())]);
+    let picker = Picker::start(Recipe::original_dst(), &text);
+    let expired = picker.ask(&chat("m").key(tokens.get("expired")));
+    assert_eq!((expired.status, expired.code()), (401, "invalid_token".to_owned()));
+    assert_eq!(picker.ask(&chat("m").key(tokens.get("rs256"))).status, 200);
+    assert_eq!(backend.seen().pop().unwrap().header("authorization"), None);
 }

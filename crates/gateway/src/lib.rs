@@ -24,6 +24,7 @@ pub mod config;
 mod connections;
 #[cfg(feature = "dbus")]
 mod dbus;
+mod der;
 mod diagnosis;
 mod dispatch;
 mod dispatch_server;
@@ -37,6 +38,7 @@ mod gates;
 mod hop_by_hop;
 mod ingress;
 mod jitter;
+pub mod jwt;
 mod large_bodies;
 mod lazy_timer;
 mod lifecycle;

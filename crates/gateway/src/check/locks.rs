@@ -22,7 +22,8 @@ pub(super) fn check(config: &Config, report: &Report) {
     for (at, tenant) in config.tenants.iter().enumerate() {
         // Without any key at all there is one finding for all tenants.
         let is_closed = config.keys.count_of(tenant.index) == 0 && !config.keys.is_empty();
-        if is_closed && !has_client_certificates(config) {
+        let has_others = has_client_certificates(config) || config.auth.jwt.is_some();
+        if is_closed && !has_others {
             let name = &tenant.name;
             let what = format!("is {name:?}, which has no key: make one with `tidegate key new`");
             notice(&format!("tenants[{at}].name"), &what);

@@ -53,6 +53,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         tenants,
         usage_file: root.section("usage").path("file"),
         keys: Arc::default(),
+        tokens: None,
         cost: flow.cost,
         flow: flow.settings,
         hold: flow.hold,
@@ -66,6 +67,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         notices: Vec::new(),
         values,
     };
+    tenants::refuse_lone_tokens(&root, &config);
     tenants::notice_quotas(&root, &config);
     lints::notice(&root, &config);
     config

@@ -13,6 +13,7 @@ use http::HeaderValue;
 use super::settings::Config;
 use super::settings::tenants::{Secret, SecretSource};
 use crate::api_keys::{AdminRight, KeyHolder, KeyLine, KeyOwner, KeyRing, read_lines};
+use crate::jwt::{SignerKeys, TokenVerifier, public_keys, secret_key};
 use crate::plain_file;
 use crate::schema::{Finding, Report};
 
@@ -22,6 +23,7 @@ const FILE_MAX: u64 = 16 << 20;
 /// Reads all secrets into the configuration.
 pub(super) fn fill(config: &mut Config, report: &Report) {
     config.keys = Arc::new(key_ring(config, report));
+    config.tokens = token_verifier(config, report).map(Arc::new);
     check_admin(config, report);
     let values = config.values.clone();
     for (at, backend) in config.fleet.backends.iter_mut().enumerate() {
@@ -61,7 +63,10 @@ pub(super) fn files(config: &Config) -> Vec<PathBuf> {
         Some(SecretSource::File(path)) => Some(path.clone()),
         _ => None,
     });
-    let mut files: Vec<PathBuf> = config.auth.key_file.iter().cloned().chain(backends).collect();
+    let jwt = config.auth.jwt.iter();
+    let signers = jwt.flat_map(|jwt| jwt.secret_file.iter().chain(&jwt.public_key_file));
+    let clients = config.auth.key_file.iter().chain(signers).cloned();
+    let mut files: Vec<PathBuf> = clients.chain(backends).collect();
     files.sort_unstable();
     files.dedup();
     files
@@ -96,13 +101,46 @@ fn key_ring(config: &Config, report: &Report) -> KeyRing {
             Err(why) => report.add_problem(finding(key, format!("{key} is {name}, which {why}"))),
         }
     }
-    if !config.tenants.is_empty() && ring.is_empty() && !report.has_problems_in(&["auth"]) {
+    let is_locked = !config.tenants.is_empty() && config.auth.jwt.is_none();
+    if is_locked && ring.is_empty() && !report.has_problems_in(&["auth"]) {
         let text = "tenants are configured, but there is no key: a request without a client \
                     certificate gets 401; make a key with `tidegate key new` and name its file in \
                     auth.key_file";
         report.add_notice(Finding::elsewhere(text.into()));
     }
     ring
+}
+
+/// The verifier of tokens, with the keys of the files that the configuration names.
+fn token_verifier(config: &Config, report: &Report) -> Option<TokenVerifier> {
+    let jwt = config.auth.jwt.as_ref()?;
+    let secret =
+        |text: &str| secret_key(text).map(|key| SignerKeys { keys: vec![key], unused: Vec::new() });
+    let read = |key: &str, file: &Path, parse: &dyn Fn(&str) -> Result<SignerKeys, String>| {
+        let finding = |text: String| Finding::of(config.values.origin(key), text);
+        let text = read_bounded(file).map_err(|error| format!("cannot be read: {error}"));
+        let name = file.display();
+        match text.and_then(|text| parse(&text)) {
+            Ok(SignerKeys { keys, unused }) => {
+                for what in unused {
+                    report.add_notice(finding(format!("{key} {name} has {what}")));
+                }
+                keys
+            }
+            Err(why) => {
+                report.add_problem(finding(format!("{key} is {name}, which {why}")));
+                Vec::new()
+            }
+        }
+    };
+    let mut keys = Vec::new();
+    if let Some(file) = &jwt.secret_file {
+        keys.extend(read("auth.jwt.secret_file", file, &secret));
+    }
+    if let Some(file) = &jwt.public_key_file {
+        keys.extend(read("auth.jwt.public_key_file", file, &public_keys));
+    }
+    Some(TokenVerifier::new(keys, jwt.claims.clone()))
 }
 
 /// Adds a stored key, or says why it has no effect.

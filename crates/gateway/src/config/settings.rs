@@ -20,6 +20,7 @@ use self::tenants::{Auth, Secret, SecretSource, Tenant};
 use super::values::Values;
 use super::{Source, resolve, sections};
 use crate::api_keys::KeyRing;
+use crate::jwt::TokenVerifier;
 use crate::schema::{Finding, Report, Table};
 
 pub use logs::{Log, LogFormat, TraceProtocol, Traces};
@@ -40,6 +41,8 @@ pub struct Config {
     pub usage_file: Option<PathBuf>,
     /// The keys that were read.
     pub keys: Arc<KeyRing>,
+    /// The verifier of tokens, if there is an issuer.
+    pub tokens: Option<Arc<TokenVerifier>>,
     /// The endpoint picker.
     pub epp: Epp,
     /// The settings of the core.

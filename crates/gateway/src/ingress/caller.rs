@@ -1,7 +1,7 @@
-//! The tenant of a request, by its API key.
+//! The tenant of a request, by its API key or its token.
 //!
-//! The key is taken out of the headers before anything else reads them: no log, no flow and no
-//! backend sees it.
+//! The credential is taken out of the headers before anything else reads them: no log, no flow and
+//! no backend sees it.
 
 use std::sync::Arc;
 
@@ -13,12 +13,15 @@ use super::headers::{ControlHeaders, text};
 use crate::api_keys::{AdminRight, KeyDigest, KeyOwner, KeyRing, UnusableKey};
 use crate::config::settings::Config;
 use crate::config::settings::tenants::Tenant;
+use crate::jwt::{self, TokenProblem};
 use crate::reply::Fault;
 
 /// The headers that may carry a key. The last is Azure's.
 const CREDENTIALS: [HeaderName; 3] =
     [AUTHORIZATION, HeaderName::from_static("x-api-key"), HeaderName::from_static("api-key")];
 const SCHEME: &str = "bearer ";
+/// The name of a token in logs and accounts. A claim would be a name of the client's choice.
+const TOKEN: &str = "jwt";
 
 /// The client of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,12 @@ pub(crate) struct Caller {
     pub(crate) key: Arc<str>,
     /// Whether this process's dispatcher sends the request, for a batch of the tenant.
     pub(crate) is_batch: bool,
+}
+
+/// Whose credential it is: a tenant's, with the name of the key, or an operator's.
+enum Holder {
+    Tenant(Arc<Tenant>, Arc<str>),
+    Admin(AdminRight),
 }
 
 /// What a request presents to prove who sends it.
@@ -61,20 +70,16 @@ pub(crate) fn caller(
         let tenant = named_tenant(config, named).ok_or(Fault::InvalidKey)?;
         return Ok(Some(Caller { tenant, key: "batch".into(), is_batch: true }));
     }
-    let digest = presented(headers).map(KeyRing::digest);
+    let holder = presented(headers).map(|credential| holder(config, credential, proof.now));
     remove_credentials(headers);
-    let Some(digest) = digest else {
+    let Some(holder) = holder else {
         let named = proof.certified.ok_or(Fault::MissingKey)?;
         let tenant = named_tenant(config, named).ok_or(Fault::InvalidKey)?;
         return Ok(Some(Caller { tenant, key: "certificate".into(), is_batch: false }));
     };
-    match config.keys.find(&digest.ok_or(Fault::InvalidKey)?, proof.now) {
-        Ok((KeyOwner::Tenant(index), key)) => {
-            let tenant = config.tenants.get(index).ok_or(Fault::InvalidKey)?;
-            Ok(Some(Caller { tenant: Arc::clone(tenant), key: Arc::clone(key), is_batch: false }))
-        }
-        Ok((KeyOwner::Admin(_), _)) | Err(UnusableKey::Unknown) => Err(Fault::InvalidKey),
-        Err(UnusableKey::Expired) => Err(Fault::ExpiredKey),
+    match holder? {
+        Holder::Tenant(tenant, key) => Ok(Some(Caller { tenant, key, is_batch: false })),
+        Holder::Admin(_) => Err(Fault::InvalidKey),
     }
 }
 
@@ -84,10 +89,28 @@ pub(crate) fn admin_right(
     headers: &HeaderMap,
     now: u64,
 ) -> Result<AdminRight, Fault> {
-    let digest = KeyRing::digest(presented(headers).ok_or(Fault::MissingKey)?);
-    match config.keys.find(&digest.ok_or(Fault::InvalidKey)?, now) {
-        Ok((KeyOwner::Admin(right), _)) => Ok(right),
-        Ok((KeyOwner::Tenant(_), _)) => Err(Fault::AdminOnly),
+    match holder(config, presented(headers).ok_or(Fault::MissingKey)?, now)? {
+        Holder::Admin(right) => Ok(right),
+        Holder::Tenant(..) => Err(Fault::AdminOnly),
+    }
+}
+
+/// Whose credential it is. Where an issuer is configured, a text of three parts is a token.
+fn holder(config: &Config, credential: &str, now: u64) -> Result<Holder, Fault> {
+    if let Some(tokens) = config.tokens.as_ref().filter(|_| jwt::is_token(credential)) {
+        let tenant = tokens
+            .tenant(credential, now)
+            .and_then(|name| named_tenant(config, &name).ok_or(TokenProblem::NoTenant));
+        let tenant = tenant.map_err(|problem| Fault::InvalidToken(problem.reason()))?;
+        return Ok(Holder::Tenant(tenant, TOKEN.into()));
+    }
+    let digest = KeyRing::digest(credential).ok_or(Fault::InvalidKey)?;
+    match config.keys.find(&digest, now) {
+        Ok((KeyOwner::Admin(right), _)) => Ok(Holder::Admin(right)),
+        Ok((KeyOwner::Tenant(index), key)) => {
+            let tenant = config.tenants.get(index).ok_or(Fault::InvalidKey)?;
+            Ok(Holder::Tenant(Arc::clone(tenant), Arc::clone(key)))
+        }
         Err(UnusableKey::Unknown) => Err(Fault::InvalidKey),
         Err(UnusableKey::Expired) => Err(Fault::ExpiredKey),
     }

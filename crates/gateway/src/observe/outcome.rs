@@ -10,7 +10,7 @@ pub(super) const OK: &str = "ok";
 pub(crate) const UNSEEN: &str = "response_unseen";
 
 /// All outcomes. The most frequent is first, because the search is linear.
-pub(super) const OUTCOMES: [&str; 43] = [
+pub(super) const OUTCOMES: [&str; 44] = [
     OK,
     "client_closed",
     "client_stalled",
@@ -46,6 +46,7 @@ pub(super) const OUTCOMES: [&str; 43] = [
     "missing_api_key",
     "invalid_api_key",
     "expired_api_key",
+    "invalid_token",
     "model_not_allowed",
     "rate_limit_exceeded",
     "insufficient_quota",

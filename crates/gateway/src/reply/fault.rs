@@ -91,6 +91,8 @@ pub(crate) enum Fault {
     MissingKey,
     InvalidKey,
     ExpiredKey,
+    /// A token that is not accepted; the text says why, and has no part of it.
+    InvalidToken(&'static str),
     /// The tenant may not use this model; empty if the request names none.
     ModelNotAllowed(String),
     /// The requests or the tokens of the tenant's minute are used up.

@@ -54,6 +54,7 @@ impl Fault {
             Self::MissingKey => "missing_api_key",
             Self::InvalidKey => "invalid_api_key",
             Self::ExpiredKey => "expired_api_key",
+            Self::InvalidToken(_) => "invalid_token",
             Self::ModelNotAllowed(_) => "model_not_allowed",
             Self::RateLimited(_) => "rate_limit_exceeded",
             Self::QuotaExceeded | Self::BatchQuotaExceeded => "insufficient_quota",
@@ -110,7 +111,9 @@ impl Fault {
             Self::BodyTooLarge(_) | Self::FileTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::StorageFull(_) => StatusCode::INSUFFICIENT_STORAGE,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::MissingKey | Self::InvalidKey | Self::ExpiredKey => StatusCode::UNAUTHORIZED,
+            Self::MissingKey | Self::InvalidKey | Self::ExpiredKey | Self::InvalidToken(_) => {
+                StatusCode::UNAUTHORIZED
+            }
             Self::ModelNotAllowed(_)
             | Self::BatchQuotaExceeded
             | Self::AdminOnly
@@ -227,6 +230,7 @@ impl Fault {
                  backend: see GET /v1/models for those there are."
             ),
             Self::InvalidRequest(what) | Self::InvalidModel(what) => what.clone(),
+            Self::InvalidToken(what) => (*what).to_owned(),
             Self::InvalidField(_, what) | Self::StorageFull(what) => what.clone(),
             Self::StoreAway(why) => format!("The queue cannot be reached: {why}."),
             Self::FileNotFound(id) => format!("There is no file '{id}'."),

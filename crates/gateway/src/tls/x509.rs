@@ -6,6 +6,8 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
+use crate::der::{Elements, INTEGER, SEQUENCE};
+
 /// The fields of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Certificate {
@@ -22,9 +24,7 @@ pub(crate) struct Certificate {
 const NAME_MAX: usize = 256;
 const NAMES_MAX: usize = 1024;
 
-const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
-const INTEGER: u8 = 0x02;
 const BOOLEAN: u8 = 0x01;
 const OCTET_STRING: u8 = 0x04;
 const OID: u8 = 0x06;
@@ -42,9 +42,6 @@ const IP: u8 = 0x87;
 
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
-
-/// Elements of DER that follow each other.
-struct Elements<'a>(&'a [u8]);
 
 // === impl Certificate ===
 
@@ -163,34 +160,6 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     era * 146_097 + day_of_era - 719_468
-}
-
-// === impl Elements ===
-
-impl<'a> Elements<'a> {
-    /// The content of the next element, if it has this tag.
-    fn of(&mut self, tag: u8) -> Option<&'a [u8]> {
-        self.next().filter(|(found, _)| *found == tag).map(|(_, content)| content)
-    }
-
-    /// The tag and the content of the next element.
-    fn next(&mut self) -> Option<(u8, &'a [u8])> {
-        let (&[tag, first], mut rest) = self.0.split_first_chunk()?;
-        let mut length = usize::from(first);
-        if first >= 0x80 {
-            // The first byte has the number of bytes of the length.
-            let bytes = usize::from(first & 0x7f);
-            if !(1..=4).contains(&bytes) {
-                return None;
-            }
-            let (digits, after) = rest.split_at_checked(bytes)?;
-            length = digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit));
-            rest = after;
-        }
-        let (content, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some((tag, content))
-    }
 }
 
 #[cfg(test)]

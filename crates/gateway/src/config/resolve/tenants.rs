@@ -7,12 +7,45 @@ use flow::identity::{Attribute, ClassRule};
 use flow::{FlowClass, Settings};
 
 use super::flows::weight;
-use crate::config::settings::tenants::{Auth, Quotas, Tenant};
+use crate::config::settings::tenants::{Auth, Jwt, Quotas, Tenant};
 use crate::config::settings::{Config, Identity};
+use crate::jwt::ClaimRules;
 use crate::schema::Section;
 
 pub(super) fn auth(section: &Section<'_>) -> Auth {
-    Auth { key_file: section.path("key_file"), keys: section.given("keys").unwrap_or_default() }
+    Auth {
+        key_file: section.path("key_file"),
+        keys: section.given("keys").unwrap_or_default(),
+        jwt: jwt(&section.section("jwt")),
+    }
+}
+
+fn jwt(section: &Section<'_>) -> Option<Jwt> {
+    let secret_file = section.path("secret_file");
+    let public_key_file = section.path("public_key_file");
+    if secret_file.is_none() && public_key_file.is_none() {
+        for key in ["tenant_claim", "issuer", "audience"] {
+            if section.has(key) {
+                let what = "has no effect without a key: set secret_file or public_key_file";
+                section.refuse(key, what);
+            }
+        }
+        return None;
+    }
+    let claims = ClaimRules {
+        tenant_claim: section.get("tenant_claim"),
+        issuer: section.given("issuer"),
+        audience: section.given("audience"),
+    };
+    Some(Jwt { secret_file, public_key_file, claims })
+}
+
+/// Tokens name tenants. Without tenants no request needs a token, which is not what was meant.
+pub(super) fn refuse_lone_tokens(root: &Section<'_>, config: &Config) {
+    if config.auth.jwt.is_some() && config.tenants.is_empty() {
+        let what = "needs [[tenants]]: without tenants every client is served without a token";
+        root.section("auth").refuse("jwt", what);
+    }
 }
 
 /// The tenants, each with a class of its own behind the classes of `flows`.

@@ -6,7 +6,7 @@ use super::queue::CAPACITY;
 use super::{count, number};
 use crate::api_keys::{KeyLine, is_name};
 use crate::config::settings::tenants::OnQuota;
-use crate::schema::ValueType::{Keyword, Path, Text, Texts};
+use crate::schema::ValueType::{Keyword, Path, Table, Text, Texts};
 use crate::schema::{Form, Misfit, NOT_EMPTY, SectionSchema, key, words};
 
 /// The largest limit of a minute.
@@ -53,11 +53,41 @@ pub(in crate::config) const AUTH: SectionSchema = SectionSchema::new(
             "Further stored keys, each written as a line of the key file. The variable \
              `TIDEGATE_AUTH__KEYS` gives keys without a file.",
         ),
+        key("jwt", Table(&JWT), "Tokens of an issuer, in place of keys."),
     ],
 )
 .doc(
     "The keys of tenants and operators, as SHA-256 digests. docs/SECURITY.md shows how to set them \
      up.",
+);
+
+const JWT: SectionSchema = SectionSchema::new(
+    "auth.jwt",
+    &[
+        key(
+            "secret_file",
+            Path,
+            "A file with the secret of tokens that are signed with HS256, in one line of at least \
+             32 bytes. It is watched for changes.",
+        )
+        .unset("no token with HS256 is accepted"),
+        key(
+            "public_key_file",
+            Path,
+            "A file with the public key of tokens that are signed with RS256 or ES256: one key in \
+             PEM, or a JWKS whose keys tokens choose by `kid`. It is watched for changes.",
+        )
+        .unset("no token with RS256 or ES256 is accepted"),
+        key("tenant_claim", Text(&NOT_EMPTY), "The claim with the name of the tenant.")
+            .default("tenant"),
+        key("issuer", Text(&NOT_EMPTY), "The issuer that tokens must name (`iss`).").unset("any"),
+        key("audience", Text(&NOT_EMPTY), "The audience that tokens must name (`aud`).")
+            .unset("tokens with an audience are refused"),
+    ],
+)
+.doc(
+    "JSON Web Tokens in place of keys. One of the two files switches them on. A credential with \
+     three parts between dots is a token, any other is a key.",
 );
 
 pub(in crate::config) const USAGE: SectionSchema = SectionSchema::new(

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use flow::Band;
 use flow::identity::glob;
 
+use crate::jwt::ClaimRules;
+
 /// Where the keys of clients and operators are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Auth {
@@ -13,6 +15,19 @@ pub struct Auth {
     pub key_file: Option<PathBuf>,
     /// Further keys, each written as a line of that file.
     pub keys: Vec<String>,
+    /// Tokens of an issuer; `None` if they are off.
+    pub jwt: Option<Jwt>,
+}
+
+/// Tokens of an issuer: its keys, and what the claims must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Jwt {
+    /// A file with the secret of HS256.
+    pub secret_file: Option<PathBuf>,
+    /// A file with the public keys of RS256 and ES256.
+    pub public_key_file: Option<PathBuf>,
+    /// What the claims must be.
+    pub claims: ClaimRules,
 }
 
 /// A group of clients that share keys and limits. Its weight and its requests in flight are

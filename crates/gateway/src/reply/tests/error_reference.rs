@@ -60,6 +60,7 @@ fn samples() -> Vec<Fault> {
         Fault::MissingKey,
         Fault::InvalidKey,
         Fault::ExpiredKey,
+        Fault::InvalidToken("The token has expired: ask for a new one."),
         Fault::ModelNotAllowed("gpt".into()),
         Fault::AdminOnly,
         Fault::RateLimited("requests"),
@@ -160,6 +161,10 @@ fn when(fault: &Fault) -> &'static str {
         }
         InvalidKey => "with tenants: the key is unknown, or the certificate names no tenant",
         ExpiredKey => "with tenants: the key has expired",
+        InvalidToken(_) => {
+            "with `[auth.jwt]`: the token is not accepted; the message says why, for example \
+                because it has expired, or is for another audience"
+        }
         ModelNotAllowed(_) => {
             "the tenant may not use the model; or the request names no model, and the tenant \
                 may use only some models"
