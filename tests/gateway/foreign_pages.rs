@@ -102,6 +102,9 @@ fn x05_listed_websites_use_the_api_and_see_no_page() {
     assert_eq!((listed.status, listed.header(allowed)), (200, Some("https://chat.example")));
     assert_eq!(listed.header("access-control-allow-credentials"), None);
     assert_eq!(listed.header("vary"), Some("Origin"));
+    // A proxy on this machine forwards requests under its own name.
+    let behind = "host: llm.example\r\norigin: https://chat.example\r\n";
+    assert_eq!(simple_post(&gateway, "/v1/chat/completions", behind), 200);
     // The page reads why it was refused, too.
     let refused = gateway.ask(&from(chat("other"), "https://chat.example"));
     assert_eq!((refused.status, refused.header(allowed)), (404, Some("https://chat.example")));

@@ -21,6 +21,8 @@ const fn usable(table: usize) -> usize {
 /// than a third of the responses found less than expected. Some always do: a prompt that was
 /// granted a moment ago is not computed yet. An engine without a cache loses its limit.
 const LOWERED_BY: u32 = 16;
+/// The least blocks that must be expected for a response to lower the limit.
+const JUDGED_FROM: usize = 8;
 const RAISED_BY: u32 = 32;
 
 /// An index of one backend. 16 bytes for each block, and 5.4 to 10.7 in the table that finds it; a
@@ -85,10 +87,10 @@ impl PrefixIndex {
     /// Takes what a response says: of the blocks that were expected to be held when its prompt was
     /// granted, so many were. If far fewer were, the engine evicts sooner than the index. Tokens
     /// are not equally long everywhere in a prompt, so only half of the blocks must have been
-    /// found.
+    /// found. Of a few blocks rounding alone may lose half, so they say nothing.
     pub fn correct(&mut self, expected: usize, found: usize) {
         let limit = self.limit;
-        if found < expected.div_ceil(2) {
+        if expected >= JUDGED_FROM && found < expected.div_ceil(2) {
             self.limit = limit - limit.div_ceil(LOWERED_BY).min(limit);
             self.evict_surplus();
         } else if found > 0 {

@@ -66,12 +66,18 @@ impl Set {
         if self.timer.deadline() > due {
             self.timer.as_mut().reset(due);
         }
-        let rung = self.timer.as_mut().poll(context);
+        let rung = self.ring(context);
         if rung.is_pending() || self.timer.deadline() == due {
             return rung;
         }
         self.timer.as_mut().reset(due);
-        self.timer.as_mut().poll(context)
+        self.ring(context)
+    }
+
+    /// Polls the runtime's timer. A task whose budget is used up would not be registered there, and
+    /// `rings_for` would trust a timer that never wakes it.
+    fn ring(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        pin!(tokio::task::unconstrained(self.timer.as_mut())).poll(context)
     }
 }
 
@@ -113,6 +119,22 @@ mod tests {
         assert_eq!(timer.within(due(10), work(9)).await, Some(()));
         assert_eq!(timer.within(due(10), work(11)).await, None);
         assert_eq!(timer.within(due(10), work(9)).await, Some(()));
+    }
+
+    /// A task that writes much has no budget left when it sets its timer.
+    #[tokio::test(start_paused = true)]
+    async fn x03_it_fires_for_a_task_whose_budget_is_used_up() {
+        let mut timer = LazyTimer::default();
+        let due = Instant::now() + Duration::from_secs(4);
+        let mut is_busy = true;
+        let fires = poll_fn(|context| {
+            while is_busy {
+                is_busy = pin!(tokio::task::consume_budget()).poll(context).is_ready();
+            }
+            timer.poll(context, due)
+        });
+        let fired = tokio::time::timeout(Duration::from_secs(600), fires).await;
+        assert_eq!((fired, Instant::now()), (Ok(()), due));
     }
 
     #[tokio::test(start_paused = true)]

@@ -118,15 +118,18 @@ fn k01_a_block_takes_at_most_32_bytes() {
 fn k01_responses_correct_how_much_a_backend_is_believed_to_hold() {
     let mut index = PrefixIndex::new(1000);
     let prompt = chain(&[1; 100]);
-    // An engine without a prefix cache is soon expected to hold nothing.
+    // An engine without a prefix cache is soon expected to hold next to nothing.
     for _ in 0..100 {
         index.enter(&prompt);
         index.correct(index.held_of(&prompt), 0);
     }
-    assert_eq!((index.limit(), index.held_of(&prompt)), (0, 0));
-    // Nothing was expected, and nothing was found: this says nothing.
-    index.correct(0, 0);
-    assert_eq!(index.limit(), 0);
+    let low = index.limit();
+    assert!(low < 10 && index.held_of(&prompt) < 10, "{low}");
+    // Few blocks were expected, and none was found: this says nothing.
+    for expected in 0..8 {
+        index.correct(expected, 0);
+    }
+    assert_eq!(index.limit(), low);
     // An engine that holds more than expected is believed to hold more, up to its capacity.
     for _ in 0..1000 {
         index.enter(&prompt);

@@ -86,8 +86,11 @@ pub(super) fn check<B>(
     let authority = request.uri().authority().map(Authority::as_str);
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).or(authority);
     let known = if guarded == Guarded::Pages { &[] } else { &config.server.cors_origins[..] };
+    // A name that was made to point here has itself as its origin. A listed origin is another.
+    let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+    let is_listed = origin.is_some_and(|origin| is_listed(known, origin));
     let is_foreign = is_rebound(known, host, arrival) || has_foreign_origin(known, host, headers);
-    if is_foreign && !admin_access::has_key(config, headers) {
+    if is_foreign && !is_listed && !admin_access::has_key(config, headers) {
         return Err(Fault::ForeignHost);
     }
     Ok(route)
@@ -96,8 +99,12 @@ pub(super) fn check<B>(
 /// Whether `Host` is the name of a domain that may have been made to point to this machine.
 fn is_rebound(known: &[String], host: Option<&str>, arrival: Arrival) -> bool {
     let is_local = arrival.peer.is_none_or(|peer| peer.to_canonical().is_loopback());
-    let is_known = |host: &str| known.iter().any(|origin| authority_of(origin) == Some(host));
-    is_local && !arrival.has_tls && host.is_some_and(|host| is_domain(host) && !is_known(host))
+    let is_name = |origin: &String| {
+        let name = authority_of(origin).unwrap_or_default();
+        host.is_some_and(|host| origin == ANY || name.eq_ignore_ascii_case(host))
+    };
+    let is_known = known.iter().any(is_name);
+    is_local && !arrival.has_tls && !is_known && host.is_some_and(is_domain)
 }
 
 fn has_foreign_origin(known: &[String], host: Option<&str>, headers: &HeaderMap) -> bool {
