@@ -124,7 +124,10 @@ impl Dispatcher {
     }
 
     pub(super) fn page(&self, path: &str) -> call::Response {
-        let ask = HttpRequest::get(path);
+        self.ask(&HttpRequest::get(path))
+    }
+
+    pub(super) fn ask(&self, ask: &HttpRequest) -> call::Response {
         call::Call::open(self.process.address(), &ask.bytes()).finish()
     }
 

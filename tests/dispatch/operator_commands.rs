@@ -8,7 +8,8 @@ use super::fixture::{
     Dispatcher, Fixture, OPEN, QUEUE, QUICK, await_results, config, count, message, submit, unix,
 };
 use crate::support::tools::tool;
-use crate::support::{Backend, Metrics, Redis, ScriptedResponse, eventually, fresh_file, run};
+use crate::support::{Backend, HttpRequest, Metrics, Redis, ScriptedResponse};
+use crate::support::{eventually, fresh_file, run};
 
 fn tidegate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
@@ -195,6 +196,9 @@ fn the_pages_of_a_dispatcher_have_no_gateway_content() {
     let text = fixture.dispatcher.page("/metrics").text();
     assert!(!text.contains("tidegate_queue_length"), "it has no queue of requests:\n{text}");
     assert!(text.contains("tidegate_dispatch_depth"), "{text}");
+    let open = HttpRequest::get("/metrics").header("accept", "application/openmetrics-text");
+    let text = fixture.dispatcher.ask(&open).text();
+    assert!(text.ends_with("# EOF\n"), "not OpenMetrics:\n{text}");
 }
 
 #[test]

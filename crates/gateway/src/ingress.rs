@@ -188,13 +188,8 @@ fn read_as(
     let (band, band_clamped) = band::ruled(&config.band_rules, &traits, (stated, default), tenant);
     let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);
     let streamed = fields.stream.unwrap_or(api == Api::Ollama && kind.generates());
-    let blocks = match target {
-        Some(model) if kind.generates() && config.flow.cache_tokens > 0 => {
-            let tenant = traits.tenant.filter(|_| config.cache_per_tenant);
-            fields.prompt_text.blocks(&body, CacheScope { model, tenant })
-        }
-        _ => PromptBlocks::UNKNOWN,
-    };
+    let generated_by = target.filter(|_| kind.generates());
+    let blocks = prompt_blocks(config, (&fields, &body), generated_by, traits.tenant);
     let model: Option<Arc<str>> = model.map(Arc::from);
     let session = fields.session.best(controls.session.and_then(text));
     let intent = Box::new(Intent {
@@ -227,6 +222,20 @@ fn read_as(
     });
     let rewritten = rewritten(named.as_ref(), target, &body)?;
     Ok((intent, rewritten.unwrap_or(body)))
+}
+
+/// The prompt of a request that generates, by which prefix caches are known.
+fn prompt_blocks(
+    config: &Config,
+    (fields, body): (&BodyFields<'_>, &[u8]),
+    model: Option<&str>,
+    tenant: Option<&str>,
+) -> PromptBlocks {
+    let Some(model) = model.filter(|_| config.flow.cache_tokens > 0) else {
+        return PromptBlocks::UNKNOWN;
+    };
+    let tenant = tenant.filter(|_| config.cache_per_tenant);
+    fields.prompt_text.blocks(body, CacheScope { model, tenant })
 }
 
 /// Checks that a tenant may use the model that the client names, and the one that a header of the

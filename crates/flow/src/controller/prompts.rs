@@ -1,8 +1,8 @@
 //! The prompts of asks at their backends: what is believed to be in a prefix cache, and how much a
 //! backend still has to compute before it can start another prompt.
 //!
-//! None of this changes the order of the queue. It decides among backends only, and nothing of it
-//! is kept while `cache_tokens` is 0.
+//! It decides among backends; the order of the queue follows it only within `cache_slack`. Nothing
+//! of it is kept while `cache_tokens` is 0.
 
 use super::Controller;
 use crate::ask::{Ask, COST_MAX, Ticket};

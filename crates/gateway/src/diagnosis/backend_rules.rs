@@ -163,7 +163,7 @@ fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFi
         .figure("peers_ms", usual)
         .advise(format!(
             "See whether {} shares its GPU, is throttled or has other settings than its peers. \
-             Until then, take it out of [[backends]] or lower its watermark.",
+             Until then, take it out of [[backends]].",
             backend.url
         ));
     Some(finding)

@@ -1,5 +1,5 @@
-//! Writer for metrics: families with their help and type, then samples. The text format of
-//! Prometheus is for every reader; OpenMetrics has exemplars, for those who ask for it.
+//! Writer for metrics: families with their help and type, then samples. Every reader gets the text
+//! format of Prometheus. A client that asks for OpenMetrics gets that, with exemplars.
 
 use std::fmt::{Display, Write};
 

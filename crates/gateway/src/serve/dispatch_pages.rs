@@ -38,6 +38,12 @@ struct Ready {
     ready: bool,
 }
 
+/// The metrics of a dispatcher without a gateway.
+pub(super) fn metrics(state: &State, format: MetricsFormat) -> Response<Full<Bytes>> {
+    let text = state.observer.metrics_alone(format).into();
+    uncached(content(StatusCode::OK, format.media_type(), text))
+}
+
 /// A page of a dispatcher without a gateway. It has no backends; only its stores can fail.
 pub(super) fn alone(
     state: &State,
@@ -47,11 +53,7 @@ pub(super) fn alone(
     let standing = state.standing();
     let trouble = durable_queues.store_errors();
     let fault = match page {
-        AdminPage::Metrics => {
-            let format = MetricsFormat::default();
-            let text = state.observer.metrics_alone(format).into();
-            return uncached(content(StatusCode::OK, format.media_type(), text));
-        }
+        AdminPage::Metrics => return metrics(state, MetricsFormat::default()),
         AdminPage::Health => {
             return self::page(&Health {
                 status: match trouble.as_slice() {

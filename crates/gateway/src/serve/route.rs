@@ -113,8 +113,12 @@ fn page_of(
     }
     match page {
         AdminPage::Dashboard(file) => return dashboard::answer(file),
-        AdminPage::Metrics if !worker.doors.is_dispatcher() => {
-            return admin::metrics(state, MetricsFormat::of(request.headers()));
+        AdminPage::Metrics => {
+            let format = MetricsFormat::of(request.headers());
+            return match worker.doors.is_dispatcher() {
+                true => dispatch_pages::metrics(state, format),
+                false => admin::metrics(state, format),
+            };
         }
         AdminPage::Request if worker.doors.is_dispatcher() => {}
         AdminPage::Request => {
