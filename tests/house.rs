@@ -242,6 +242,21 @@ fn nothing_is_left_unfinished_or_skipped() {
     }
 }
 
+/// The errors of a library are types, so that a caller can tell them apart and ask for the source.
+#[test]
+fn errors_of_crates_are_types() {
+    for (path, text) in sources().iter().filter(|(path, _)| !is_test(path)) {
+        let path = path.strip_prefix(root()).unwrap();
+        let is_library = path.starts_with("crates/gateway") || path.starts_with("crates/store");
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        // `Result<BTreeMap<String, String>>` is no such error.
+        let is_text = |end: &str| end.contains(", String>") && !end.contains(", String>>");
+        let mut results = code.lines().filter_map(|line| line.rsplit_once("Result<"));
+        let found = results.find(|(_, end)| is_text(end)).filter(|_| is_library);
+        assert_eq!(found, None, "{}", path.display());
+    }
+}
+
 /// The most tests that a row of the map of requirements may name.
 const PROOF_MAX: usize = 3;
 

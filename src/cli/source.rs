@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gateway::config::{Flag, Source};
-use gateway::log;
+use gateway::log::{self, LevelError};
 
 /// The file and `--set`, for every command that reads a configuration.
 #[derive(Args, Debug)]
@@ -46,7 +46,7 @@ pub(super) fn value(flag: &'static str, key: &'static str, value: Option<String>
     value.map(|value| Flag::Value { flag, key, value })
 }
 
-fn level(text: &str) -> Result<String, String> {
+fn level(text: &str) -> Result<String, LevelError> {
     log::check_level(text).map(|()| text.to_owned())
 }
 

@@ -14,7 +14,9 @@ use std::io::{self, Read as _};
 use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::key_line::is_name;
-pub use self::key_line::{AdminRight, KeyHolder, KeyLine, KeyLineError, expiry, read_lines};
+pub use self::key_line::{
+    AdminRight, KeyHolder, KeyLine, KeyLineError, KeyLineProblem, expiry, read_lines,
+};
 pub use self::key_ring::KeyRing;
 pub(crate) use self::key_ring::{KeyOwner, UnusableKey};
 

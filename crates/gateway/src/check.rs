@@ -8,8 +8,8 @@ mod locks;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use rustls_pki_types::CertificateDer;
 
@@ -20,6 +20,14 @@ use crate::config::{self, Config, ConfigError, Source, Values};
 use crate::schema::{Finding, Report};
 use crate::tls::{self, Certificate, ServerCertificates};
 use crate::tls_listener;
+
+/// Why a folder cannot be used. The text reads on after the name of the folder.
+#[derive(Debug)]
+enum FolderError {
+    IsAFile,
+    Write(io::Error),
+    Create(io::Error),
+}
 
 /// Reads and checks a configuration, and whether this machine has what it needs.
 pub fn check(source: &Source) -> Result<Config, ConfigError> {
@@ -110,7 +118,8 @@ fn endpoints(config: &Config, file: &Path) -> Vec<String> {
     let listed = match backend::listed_endpoints(file) {
         Ok(Some(listed)) => listed,
         Ok(None) => return vec!["does not exist yet: until then it lists no backend".into()],
-        Err(why) => {
+        Err(error) => {
+            let why = error.first_line();
             return vec![format!("cannot be used, and lists no backend until it can: {why}")];
         }
     };
@@ -141,15 +150,11 @@ fn finding(values: &Values, key: &str, what: &str) -> Finding {
 }
 
 /// Creates a file in the folder, or the folder if it is missing, and removes it again.
-fn try_folder(folder: &Path) -> Result<(), String> {
+fn try_folder(folder: &Path) -> Result<(), FolderError> {
     match folder.metadata() {
-        Ok(found) if found.is_dir() => {
-            try_file(folder).map_err(|error| format!("cannot be written by this user: {error}"))
-        }
-        Ok(_) => Err("is a file, not a folder".into()),
-        Err(_) => {
-            try_creation(folder).map_err(|error| format!("cannot be created by this user: {error}"))
-        }
+        Ok(found) if found.is_dir() => try_file(folder).map_err(FolderError::Write),
+        Ok(_) => Err(FolderError::IsAFile),
+        Err(_) => try_creation(folder).map_err(FolderError::Create),
     }
 }
 
@@ -166,4 +171,25 @@ fn try_creation(folder: &Path) -> io::Result<()> {
     let Some(missing) = missing else { return Ok(()) };
     fs::create_dir(missing)?;
     fs::remove_dir(missing)
+}
+
+// === impl FolderError ===
+
+impl fmt::Display for FolderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IsAFile => f.write_str("is a file, not a folder"),
+            Self::Write(error) => write!(f, "cannot be written by this user: {error}"),
+            Self::Create(error) => write!(f, "cannot be created by this user: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for FolderError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::IsAFile => None,
+            Self::Write(error) | Self::Create(error) => Some(error),
+        }
+    }
 }

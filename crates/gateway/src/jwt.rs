@@ -7,6 +7,7 @@
 
 mod base64url;
 mod claims;
+mod key_error;
 mod key_set;
 mod verification_key;
 
@@ -17,6 +18,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 pub use self::claims::ClaimRules;
+pub(crate) use self::key_error::KeyError;
 pub(crate) use self::key_set::{SignerKeys, public_keys, secret_key};
 use self::verification_key::{Algorithm, VerificationKey};
 

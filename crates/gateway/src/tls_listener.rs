@@ -1,5 +1,6 @@
 //! TLS on a listener: the handshake of each connection, and certificates that change.
 
+use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -169,11 +170,10 @@ impl TlsListener {
         }
     }
 
-    async fn reload(self: &Arc<Self>) -> Result<(), String> {
+    async fn reload(self: &Arc<Self>) -> Result<(), Box<dyn Error + Send + Sync>> {
         let listener = Arc::clone(self);
         let reading = task::blocking(move || listener.certificates.reload());
-        let read = reading.await.map_err(|error| error.to_string())?;
-        if read.map_err(|error| error.to_string())? {
+        if reading.await?? {
             tracing::info!("the certificates were read again; new connections get them");
             self.report_expiry();
         }

@@ -52,7 +52,24 @@ pub enum AdminRight {
 pub struct KeyLineError {
     /// The number of the line, from 1.
     pub line: usize,
-    problem: String,
+    problem: KeyLineProblem,
+}
+
+/// What is wrong in a line. The text may be a key itself, so only names and times are repeated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyLineProblem {
+    /// It has too few or too many words.
+    Form,
+    /// It has no digest.
+    Digest,
+    /// It names this right, which does not exist.
+    Right(String),
+    /// No tenant can have this name.
+    Tenant(String),
+    /// No key can have this name.
+    Name(String),
+    /// It ends at this time, which is none.
+    Expiry(String),
 }
 
 /// The keys of a file. Empty lines and lines that begin with `#` say nothing.
@@ -87,27 +104,20 @@ impl FromStr for KeyLine {
     type Err = KeyLineError;
 
     fn from_str(text: &str) -> Result<Self, KeyLineError> {
-        let wrong = |problem: String| KeyLineError { line: 1, problem };
+        let wrong = |problem: KeyLineProblem| KeyLineError { line: 1, problem };
         let words: Vec<&str> = text.split_whitespace().collect();
         let (digest, holder, name, expires) = match words[..] {
             [digest, holder, name] => (digest, holder, name, None),
             [digest, holder, name, expires] => (digest, holder, name, Some(expires)),
-            // The text may be a key itself, so it is not repeated.
-            _ => return Err(wrong("is not 'sha256:DIGEST TENANT NAME [EXPIRY]'".into())),
+            _ => return Err(wrong(KeyLineProblem::Form)),
         };
         let digest = digest.strip_prefix(ALGORITHM).and_then(KeyDigest::parse);
-        let digest = digest.ok_or_else(|| {
-            wrong("does not begin with sha256: and 64 hexadecimal digits".to_owned())
-        })?;
-        let expires = expires.map(|text| {
-            expiry(text).ok_or_else(|| {
-                let forms = "2027-01-31 and 2027-01-31T12:00:00Z are allowed";
-                wrong(format!("has the expiry {text:?}; {forms}"))
-            })
-        });
+        let digest = digest.ok_or_else(|| wrong(KeyLineProblem::Digest))?;
+        let expires = expires
+            .map(|text| expiry(text).ok_or_else(|| wrong(KeyLineProblem::Expiry(text.to_owned()))));
         let holder: KeyHolder = holder.parse().map_err(wrong)?;
         if !is_name(name) {
-            return Err(wrong(format!("has the name {name:?}; {NAMES}")));
+            return Err(wrong(KeyLineProblem::Name(name.to_owned())));
         }
         Ok(Self { digest, holder, name: name.to_owned(), expires: expires.transpose()? })
     }
@@ -121,20 +131,18 @@ impl fmt::Display for KeyLine {
     }
 }
 
-const NAMES: &str = "1 to 64 letters, digits, '-', '_' and '.' are allowed";
-
 // === impl KeyHolder ===
 
 impl FromStr for KeyHolder {
-    type Err = String;
+    type Err = KeyLineProblem;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, KeyLineProblem> {
         match text.strip_prefix(ADMIN) {
             Some("read") => Ok(Self::Admin(AdminRight::Read)),
             Some("change") => Ok(Self::Admin(AdminRight::Change)),
-            Some(right) => Err(format!("has the right {right:?}; read and change are allowed")),
+            Some(right) => Err(KeyLineProblem::Right(right.to_owned())),
             None if is_name(text) => Ok(Self::Tenant(text.to_owned())),
-            None => Err(format!("has the tenant {text:?}; {NAMES}")),
+            None => Err(KeyLineProblem::Tenant(text.to_owned())),
         }
     }
 }
@@ -153,11 +161,34 @@ impl fmt::Display for KeyHolder {
 
 impl fmt::Display for KeyLineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problem)
+        self.problem.fmt(f)
     }
 }
 
 impl std::error::Error for KeyLineError {}
+
+// === impl KeyLineProblem ===
+
+impl fmt::Display for KeyLineProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = "1 to 64 letters, digits, '-', '_' and '.' are allowed";
+        match self {
+            Self::Form => f.write_str("is not 'sha256:DIGEST TENANT NAME [EXPIRY]'"),
+            Self::Digest => f.write_str("does not begin with sha256: and 64 hexadecimal digits"),
+            Self::Right(right) => {
+                write!(f, "has the right {right:?}; read and change are allowed")
+            }
+            Self::Tenant(name) => write!(f, "has the tenant {name:?}; {names}"),
+            Self::Name(name) => write!(f, "has the name {name:?}; {names}"),
+            Self::Expiry(text) => {
+                let forms = "2027-01-31 and 2027-01-31T12:00:00Z are allowed";
+                write!(f, "has the expiry {text:?}; {forms}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for KeyLineProblem {}
 
 #[cfg(test)]
 mod tests {

@@ -146,14 +146,11 @@ pub(super) fn read_text(path: &Path) -> Result<Option<String>, EndpointsFileErro
     Ok(Some(text))
 }
 
-/// The endpoints that a file lists now; `None` if there is no file. An error has one line.
-pub(crate) fn listed_endpoints(path: &Path) -> Result<Option<Vec<BackendSpec>>, String> {
-    let text = read_text(path);
-    let listed = text.and_then(|text| text.map(|text| parse(path, &text)).transpose());
-    listed.map_err(|error| {
-        let text = error.to_string();
-        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
-    })
+/// The endpoints that a file lists now; `None` if there is no file.
+pub(crate) fn listed_endpoints(
+    path: &Path,
+) -> Result<Option<Vec<BackendSpec>>, EndpointsFileError> {
+    read_text(path)?.map(|text| parse(path, &text)).transpose()
 }
 
 /// Parses the backends of a file.

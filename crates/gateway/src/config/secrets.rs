@@ -4,6 +4,8 @@
 //! variables that they name, at the start and at each reload. A file that cannot be used is a
 //! problem, so that a reload keeps the keys in force.
 
+use std::error::Error;
+use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +14,27 @@ use http::HeaderValue;
 
 use super::settings::Config;
 use super::settings::tenants::{Secret, SecretSource};
-use crate::api_keys::{AdminRight, KeyHolder, KeyLine, KeyOwner, KeyRing, read_lines};
-use crate::jwt::{SignerKeys, TokenVerifier, public_keys, secret_key};
+use crate::api_keys::{
+    AdminRight, KeyHolder, KeyLine, KeyLineError, KeyOwner, KeyRing, read_lines,
+};
+use crate::jwt::{KeyError, SignerKeys, TokenVerifier, public_keys, secret_key};
 use crate::plain_file;
 use crate::schema::{Finding, Report};
 
 /// The largest file of keys.
 const FILE_MAX: u64 = 16 << 20;
+
+/// Why a secret cannot be read. The text reads on after the name of the file or the variable, and
+/// repeats no part of the secret.
+#[derive(Debug)]
+enum SecretError {
+    Read(io::Error),
+    Variable,
+    Empty,
+    Characters,
+    KeyLine(KeyLineError),
+    SignerKey(KeyError),
+}
 
 /// Reads all secrets into the configuration.
 pub(super) fn fill(config: &mut Config, report: &Report) {
@@ -88,10 +104,8 @@ fn key_ring(config: &Config, report: &Report) -> KeyRing {
     if let Some(file) = &config.auth.key_file {
         let key = "auth.key_file";
         let name = file.display();
-        let lines = read_bounded(file).map_err(|error| format!("cannot be read: {error}"));
-        let lines = lines.and_then(|text| {
-            read_lines(&text).map_err(|error| format!("has line {}, which {error}", error.line))
-        });
+        let text = read_bounded(file).map_err(SecretError::Read);
+        let lines = text.and_then(|text| read_lines(&text).map_err(SecretError::KeyLine));
         match lines {
             Ok(lines) => {
                 for what in lines.iter().filter_map(|line| add(&mut ring, config, line)) {
@@ -116,11 +130,11 @@ fn token_verifier(config: &Config, report: &Report) -> Option<TokenVerifier> {
     let jwt = config.auth.jwt.as_ref()?;
     let secret =
         |text: &str| secret_key(text).map(|key| SignerKeys { keys: vec![key], unused: Vec::new() });
-    let read = |key: &str, file: &Path, parse: &dyn Fn(&str) -> Result<SignerKeys, String>| {
+    let read = |key: &str, file: &Path, parse: &dyn Fn(&str) -> Result<SignerKeys, KeyError>| {
         let finding = |text: String| Finding::of(config.values.origin(key), text);
-        let text = read_bounded(file).map_err(|error| format!("cannot be read: {error}"));
+        let text = read_bounded(file).map_err(SecretError::Read);
         let name = file.display();
-        match text.and_then(|text| parse(&text)) {
+        match text.and_then(|text| parse(&text).map_err(SecretError::SignerKey)) {
             Ok(SignerKeys { keys, unused }) => {
                 for what in unused {
                     report.add_notice(finding(format!("{key} {name} has {what}")));
@@ -160,20 +174,16 @@ fn add(ring: &mut KeyRing, config: &Config, line: &KeyLine) -> Option<String> {
     (!new).then(|| format!("the key {:?} twice: the later line counts", line.name))
 }
 
-fn read_secret(source: &SecretSource) -> Result<Secret, String> {
+fn read_secret(source: &SecretSource) -> Result<Secret, SecretError> {
     let text = match source {
-        SecretSource::File(path) => {
-            read_bounded(path).map_err(|error| format!("cannot be read: {error}"))?
-        }
-        SecretSource::Variable(name) => {
-            std::env::var(name).map_err(|_| "is not set, or is not a text".to_owned())?
-        }
+        SecretSource::File(path) => read_bounded(path).map_err(SecretError::Read)?,
+        SecretSource::Variable(name) => std::env::var(name).map_err(|_| SecretError::Variable)?,
     };
     let secret = text.lines().next().unwrap_or_default().trim();
     match HeaderValue::from_str(secret) {
         Ok(_) if !secret.is_empty() => Ok(Secret(secret.to_owned())),
-        Ok(_) => Err("is empty".into()),
-        Err(_) => Err("has characters that no header can have".into()),
+        Ok(_) => Err(SecretError::Empty),
+        Err(_) => Err(SecretError::Characters),
     }
 }
 
@@ -185,4 +195,30 @@ fn read_bounded(path: &Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 16 MiB"));
     }
     Ok(text)
+}
+
+// === impl SecretError ===
+
+impl fmt::Display for SecretError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "cannot be read: {error}"),
+            Self::Variable => f.write_str("is not set, or is not a text"),
+            Self::Empty => f.write_str("is empty"),
+            Self::Characters => f.write_str("has characters that no header can have"),
+            Self::KeyLine(error) => write!(f, "has line {}, which {error}", error.line),
+            Self::SignerKey(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for SecretError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Read(error) => Some(error),
+            Self::KeyLine(error) => Some(error),
+            Self::SignerKey(error) => Some(error),
+            Self::Variable | Self::Empty | Self::Characters => None,
+        }
+    }
 }

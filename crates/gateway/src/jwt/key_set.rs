@@ -1,6 +1,4 @@
 //! The keys of an issuer, as files have them: a secret, a public key in PEM, or a JWKS (RFC 7517).
-//!
-//! A problem names no part of a file: it may be a secret.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +7,10 @@ use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::{SignerKey, VerificationKey, base64url};
+use super::{KeyError, SignerKey, VerificationKey, base64url};
 
-const KEYS_MAX: usize = 64;
-const PEM: &str = "-----BEGIN ";
-const PRIVATE: &str = "has a private key, which only the issuer may have";
+pub(super) const KEYS_MAX: usize = 64;
+pub(super) const PEM: &str = "-----BEGIN ";
 
 /// The keys of a file.
 #[derive(Debug)]
@@ -44,51 +41,50 @@ struct WebKey {
 }
 
 /// The secret in a file of one line.
-pub(crate) fn secret_key(text: &str) -> Result<SignerKey, String> {
+pub(crate) fn secret_key(text: &str) -> Result<SignerKey, KeyError> {
     let text = text.trim();
     // A public key is no secret: tokens that are signed with it are anybody's.
     if text.starts_with(PEM) || text.starts_with('{') {
-        return Err("has no secret but a key: name its file in auth.jwt.public_key_file".into());
+        return Err(KeyError::NotASecret);
     }
     if text.lines().count() > 1 {
-        return Err("has several lines: a secret has one".into());
+        return Err(KeyError::SeveralLines);
     }
     Ok(SignerKey { id: None, key: VerificationKey::secret(text.as_bytes())? })
 }
 
 /// The public keys in a file.
-pub(crate) fn public_keys(text: &str) -> Result<SignerKeys, String> {
+pub(crate) fn public_keys(text: &str) -> Result<SignerKeys, KeyError> {
     if text.trim_start().starts_with('{') { key_set(text) } else { pem(text) }
 }
 
-fn pem(text: &str) -> Result<SignerKeys, String> {
+fn pem(text: &str) -> Result<SignerKeys, KeyError> {
     if text.contains("PRIVATE KEY-----") {
-        return Err(PRIVATE.into());
+        return Err(KeyError::PrivateKey);
     }
     let found = SubjectPublicKeyInfoDer::pem_slice_iter(text.as_bytes());
     let found: Result<Vec<_>, _> = found.take(2).collect();
-    let found = found.map_err(|_| "is not PEM".to_owned())?;
+    let found = found.map_err(|_| KeyError::NotPem)?;
     match &found[..] {
-        [] => Err(format!("has neither a public key ({PEM}PUBLIC KEY-----) nor a JWKS")),
+        [] => Err(KeyError::NoPublicKey),
         [der] => {
             let key = VerificationKey::from_der(der.as_ref())?;
             Ok(SignerKeys { keys: vec![SignerKey { id: None, key }], unused: Vec::new() })
         }
-        _ => Err("has several keys: write them as a JWKS, where each has a name (kid)".into()),
+        _ => Err(KeyError::SeveralPemKeys),
     }
 }
 
-fn key_set(text: &str) -> Result<SignerKeys, String> {
-    let set: WebKeySet = serde_json::from_str(text).map_err(|error| {
-        format!("is no JWKS: see line {}, column {}", error.line(), error.column())
-    })?;
+fn key_set(text: &str) -> Result<SignerKeys, KeyError> {
+    let set: WebKeySet = serde_json::from_str(text)
+        .map_err(|error| KeyError::NotAKeySet { line: error.line(), column: error.column() })?;
     if set.keys.len() > KEYS_MAX {
-        return Err(format!("has more than {KEYS_MAX} keys"));
+        return Err(KeyError::TooManyKeys);
     }
     let (mut keys, mut unused) = (Vec::new(), Vec::new());
     for (at, key) in set.keys.into_iter().enumerate() {
         if key.d.is_some() {
-            return Err(PRIVATE.into());
+            return Err(KeyError::PrivateKey);
         }
         match key.why_unused() {
             Some(why) => unused.push(format!("key {}, which is not used: {why}", at + 1)),
@@ -100,16 +96,16 @@ fn key_set(text: &str) -> Result<SignerKeys, String> {
 }
 
 /// Checks that a token can choose one key.
-fn check_names(keys: &[SignerKey]) -> Result<(), String> {
+fn check_names(keys: &[SignerKey]) -> Result<(), KeyError> {
     let names: BTreeSet<_> = keys.iter().map(|key| &key.id).collect();
     if keys.is_empty() {
-        return Err("has no key for RS256 or ES256".into());
+        return Err(KeyError::NoUsableKey);
     }
     if keys.len() > 1 && names.contains(&None) {
-        return Err("has several keys, and one of them has no name (kid)".into());
+        return Err(KeyError::KeyWithoutName);
     }
     if names.len() < keys.len() {
-        return Err("has several keys with the same name (kid)".into());
+        return Err(KeyError::SameName);
     }
     Ok(())
 }
@@ -131,12 +127,12 @@ impl WebKey {
         is_other.then_some("it is for another algorithm (alg)")
     }
 
-    fn read(self) -> Result<SignerKey, String> {
+    fn read(self) -> Result<SignerKey, KeyError> {
         let bytes = |text: &Option<String>| text.as_deref().and_then(base64url::decode);
         let key = match (bytes(&self.n), bytes(&self.e), bytes(&self.x), bytes(&self.y)) {
             (Some(n), Some(e), _, _) if self.kty == "RSA" => VerificationKey::rsa(&n, &e)?,
             (_, _, Some(x), Some(y)) if self.kty == "EC" => VerificationKey::p256(&x, &y)?,
-            _ => return Err(format!("has an incomplete key of the kind {}", self.kty)),
+            _ => return Err(KeyError::Incomplete(self.kty)),
         };
         Ok(SignerKey { id: self.kid, key })
     }

@@ -276,7 +276,7 @@ fn x05_files_of_signing_keys_that_would_not_protect_are_refused() {
         ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----".into(), "private key"),
         ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n".into(), "cannot be read"),
     ] {
-        let problem = public_keys(&wrong).unwrap_err();
+        let problem = public_keys(&wrong).unwrap_err().to_string();
         assert!(problem.contains(part), "{wrong}: {problem}");
     }
     let set = json!({"keys": [rsa("a"), {"kty": "oct", "k": "AQAB"}]}).to_string();
@@ -322,7 +322,7 @@ fn x05_fuzz_signing_keys() {
         let _ = VerificationKey::from_der(input);
         match public_keys(&String::from_utf8_lossy(input)) {
             Ok(set) => set.keys.len().to_string(),
-            Err(problem) => problem,
+            Err(problem) => problem.to_string(),
         }
     });
 }

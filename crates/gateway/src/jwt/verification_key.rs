@@ -8,10 +8,11 @@ use ring::signature::{
 };
 use rustls_pki_types::alg_id;
 
+use super::KeyError;
 use crate::der::{BIT_STRING, Elements, INTEGER, SEQUENCE};
 
 /// RFC 7518, section 3.2: a secret has at least as many bits as the digest.
-const SECRET_MIN: usize = 32;
+pub(super) const SECRET_MIN: usize = 32;
 const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 const P256_BYTES: usize = 32;
 /// The first byte of a point that has both coordinates.
@@ -53,38 +54,38 @@ impl Algorithm {
 // === impl VerificationKey ===
 
 impl VerificationKey {
-    pub(super) fn secret(secret: &[u8]) -> Result<Self, String> {
+    pub(super) fn secret(secret: &[u8]) -> Result<Self, KeyError> {
         match secret.len() {
             SECRET_MIN.. => Ok(Self::Secret(secret.to_owned())),
-            _ => Err(format!("has a secret of less than {SECRET_MIN} bytes")),
+            _ => Err(KeyError::ShortSecret),
         }
     }
 
     /// An RSA key by its numbers, which may begin with zeros.
-    pub(super) fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self, String> {
+    pub(super) fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self, KeyError> {
         let (modulus, exponent) = (stripped(modulus), stripped(exponent));
         if !RSA_BYTES.contains(&modulus.len()) || modulus[0] < 0x80 {
-            return Err("has an RSA key that has not 2048 to 8192 bits".into());
+            return Err(KeyError::RsaSize);
         }
         // ring takes odd exponents of at most 33 bits.
         let is_odd = exponent.last().is_some_and(|last| last & 1 == 1);
         if !is_odd || exponent == [1] || exponent.len() > 4 {
-            return Err("has an RSA key with an unusual exponent".into());
+            return Err(KeyError::RsaExponent);
         }
         Ok(Self::Rsa { modulus: modulus.to_owned(), exponent: exponent.to_owned() })
     }
 
     /// A key of the curve P-256 by its coordinates.
-    pub(super) fn p256(x: &[u8], y: &[u8]) -> Result<Self, String> {
+    pub(super) fn p256(x: &[u8], y: &[u8]) -> Result<Self, KeyError> {
         if x.len() != P256_BYTES || y.len() != P256_BYTES {
-            return Err("has an EC key whose coordinates have not 32 bytes".into());
+            return Err(KeyError::P256Size);
         }
         Ok(Self::P256([&[UNCOMPRESSED], x, y].concat()))
     }
 
     /// A public key in DER (`SubjectPublicKeyInfo`).
-    pub(super) fn from_der(der: &[u8]) -> Result<Self, String> {
-        let wrong = || "has a public key that cannot be read".to_owned();
+    pub(super) fn from_der(der: &[u8]) -> Result<Self, KeyError> {
+        let wrong = || KeyError::UnreadablePublicKey;
         let mut fields = Elements(Elements(der).of(SEQUENCE).ok_or_else(wrong)?);
         let algorithm = fields.of(SEQUENCE).ok_or_else(wrong)?;
         // The first byte has the number of unused bits at the end.
@@ -100,7 +101,7 @@ impl VerificationKey {
             let (x, y) = point.split_at_checked(P256_BYTES).ok_or_else(wrong)?;
             return Self::p256(x, y);
         }
-        Err("has a public key of another kind: RSA and P-256 are allowed".into())
+        Err(KeyError::UnknownKind)
     }
 
     pub(super) const fn algorithm(&self) -> Algorithm {

@@ -33,6 +33,10 @@ static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 /// The lines on their way to standard error.
 static LINES: OnceLock<Arc<LogBuffer>> = OnceLock::new();
 
+/// A level that does not exist, as a flag has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelError(String);
+
 /// Standard error, through the buffer if there is one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogWriter;
@@ -57,13 +61,13 @@ pub fn init_warnings() {
 }
 
 /// Checks the level of a flag: a level, or `TARGET=LEVEL` pairs, separated by commas.
-pub fn check_level(text: &str) -> Result<(), String> {
+pub fn check_level(text: &str) -> Result<(), LevelError> {
     let is_level = |directive: &str| {
         let level = directive.rsplit_once('=').map_or(directive, |(_, level)| level);
         !level.trim().is_empty() && level.trim().parse::<LevelFilter>().is_ok()
     };
     let wrong = text.split(',').find(|directive| !is_level(directive));
-    wrong.map_or(Ok(()), |wrong| Err(format!("{wrong:?} is not {LEVELS}, or TARGET=LEVEL")))
+    wrong.map_or(Ok(()), |wrong| Err(LevelError(wrong.to_owned())))
 }
 
 /// A line for standard output, in the format of the log.
@@ -136,6 +140,16 @@ fn filter(wanted: &str, default: LevelFilter) -> (Targets, Vec<&str>) {
     let parsed = valid.join(",").parse().ok().filter(|_| !valid.is_empty());
     (parsed.unwrap_or_else(|| Targets::new().with_default(default)), wrong)
 }
+
+// === impl LevelError ===
+
+impl std::fmt::Display for LevelError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} is not {LEVELS}, or TARGET=LEVEL", self.0)
+    }
+}
+
+impl std::error::Error for LevelError {}
 
 // === impl LogWriter ===
 

@@ -8,7 +8,7 @@ use crate::config::settings::BackendKind;
 
 /// Why an endpoints file cannot be used.
 #[derive(Debug)]
-pub(in crate::backend) enum EndpointsFileError {
+pub(crate) enum EndpointsFileError {
     Io(io::Error),
     /// It is a folder, a pipe or a device.
     NotRegular,
@@ -26,7 +26,7 @@ pub(in crate::backend) enum EndpointsFileError {
 
 /// The error in an endpoint.
 #[derive(Debug)]
-pub(in crate::backend) enum EndpointProblem {
+pub(crate) enum EndpointProblem {
     Port(String),
     Kind(String),
     Traits(flow::OutOfRange),
@@ -35,6 +35,14 @@ pub(in crate::backend) enum EndpointProblem {
 }
 
 // === impl EndpointsFileError ===
+
+impl EndpointsFileError {
+    /// The error in one line. That of YAML shows the part of the file in further lines.
+    pub(crate) fn first_line(&self) -> String {
+        let text = self.to_string();
+        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    }
+}
 
 impl fmt::Display for EndpointsFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@
 //! names, words and templates of VictoriaMetrics. It does not find misspelt names and functions, or
 //! wrong arguments. The server refuses those, and the gate then shows the server's error.
 
+use std::fmt;
 use std::iter::Peekable;
 use std::str::CharIndices;
 
@@ -39,18 +40,39 @@ struct Expression<'a> {
     is_template: bool,
 }
 
+/// A mistake in an expression. It reads on after the name of the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Mistake {
+    Empty,
+    /// A quote or a bracket that is not closed.
+    Unclosed(char),
+    ClosesNothing(char),
+    WrongBracket {
+        found: char,
+        due: char,
+    },
+    EndsAfter(String),
+    NothingAfter(String),
+    NothingBefore(String),
+    NothingBetween(String, String),
+    NoOperatorBetween(String, String),
+    ValueWithoutQuotes(String),
+    NotAnOperator(char),
+    UnknownCharacter(char),
+}
+
 /// Refuses the expressions of these keys if they have a mistake.
 pub(in crate::gates) fn refuse_mistakes(section: &Section<'_>, keys: &[&str]) {
     for key in keys {
         let expression: Option<String> = section.given(key);
         if let Some(Err(mistake)) = expression.as_deref().map(check) {
-            section.refuse(key, mistake);
+            section.refuse(key, mistake.to_string());
         }
     }
 }
 
 /// Finds the first mistake.
-fn check(text: &str) -> Result<(), String> {
+fn check(text: &str) -> Result<(), Mistake> {
     let letters = text.char_indices().peekable();
     let (open, begun, due, modified, name) = (Vec::new(), false, None, false, None);
     let upper = text.to_ascii_uppercase();
@@ -61,9 +83,9 @@ fn check(text: &str) -> Result<(), String> {
         expression.token(at, letter)?;
     }
     match (expression.open.last(), expression.due) {
-        (Some((open, _)), _) => Err(format!("has a {open} that is not closed")),
-        (None, Some(operator)) => Err(format!("ends after {operator:?}")),
-        (None, None) if !expression.begun => Err("is empty".into()),
+        (Some((open, _)), _) => Err(Mistake::Unclosed(*open)),
+        (None, Some(operator)) => Err(Mistake::EndsAfter(operator.to_owned())),
+        (None, None) if !expression.begun => Err(Mistake::Empty),
         (None, None) => Ok(()),
     }
 }
@@ -74,11 +96,40 @@ fn is_name(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '_' | ':' | '.' | '\\')
 }
 
+// === impl Mistake ===
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("is empty"),
+            Self::Unclosed(open) => write!(f, "has a {open} that is not closed"),
+            Self::ClosesNothing(bracket) => write!(f, "has a {bracket} that closes nothing"),
+            Self::WrongBracket { found, due } => write!(f, "has a {found} where {due} is due"),
+            Self::EndsAfter(operator) => write!(f, "ends after {operator:?}"),
+            Self::NothingAfter(operator) => write!(f, "has nothing after {operator:?}"),
+            Self::NothingBefore(operator) => write!(f, "has nothing before {operator:?}"),
+            Self::NothingBetween(one, other) => {
+                write!(f, "has nothing between {one:?} and {other:?}")
+            }
+            Self::NoOperatorBetween(one, other) => {
+                write!(f, "has no operator between {one:?} and {other:?}")
+            }
+            Self::ValueWithoutQuotes(word) => {
+                write!(f, "has {word:?} as the value of a label, which needs quotes")
+            }
+            Self::NotAnOperator(letter) => write!(f, "has a {letter}, which is not an operator"),
+            Self::UnknownCharacter(letter) => write!(f, "has a {letter}, which is not PromQL"),
+        }
+    }
+}
+
+impl std::error::Error for Mistake {}
+
 // === impl Expression ===
 
 impl<'a> Expression<'a> {
     /// Reads the token that begins with this letter.
-    fn token(&mut self, at: usize, letter: char) -> Result<(), String> {
+    fn token(&mut self, at: usize, letter: char) -> Result<(), Mistake> {
         match letter {
             ' ' | '\t' | '\r' | '\n' => {}
             '#' => while self.letters.next_if(|&(_, letter)| letter != '\n').is_some() {},
@@ -107,7 +158,7 @@ impl<'a> Expression<'a> {
             '=' | '!' | '~' | '<' | '>' | '+' | '-' | '*' | '/' | '%' | '^' | '@' => {
                 self.operator(at, letter)?;
             }
-            other => return Err(format!("has a {other}, which is not PromQL")),
+            other => return Err(Mistake::UnknownCharacter(other)),
         }
         Ok(())
     }
@@ -122,16 +173,16 @@ impl<'a> Expression<'a> {
     }
 
     /// Refuses an argument that ends after an operator.
-    fn complete(&self) -> Result<(), String> {
+    fn complete(&self) -> Result<(), Mistake> {
         match self.due {
-            Some(operator) => Err(format!("has nothing after {operator:?}")),
+            Some(operator) => Err(Mistake::NothingAfter(operator.to_owned())),
             None => Ok(()),
         }
     }
 
-    fn close(&mut self, letter: char) -> Result<(), String> {
+    fn close(&mut self, letter: char) -> Result<(), Mistake> {
         let Some((open, due)) = self.open.pop() else {
-            return Err(format!("has a {letter} that closes nothing"));
+            return Err(Mistake::ClosesNothing(letter));
         };
         let closing = match open {
             '(' => ')',
@@ -139,14 +190,14 @@ impl<'a> Expression<'a> {
             _ => '}',
         };
         if letter != closing {
-            return Err(format!("has a {letter} where {closing} is due"));
+            return Err(Mistake::WrongBracket { found: letter, due: closing });
         }
         self.operand();
         self.due = due;
         Ok(())
     }
 
-    fn word(&mut self, at: usize) -> Result<(), String> {
+    fn word(&mut self, at: usize) -> Result<(), Mistake> {
         while self.letters.next_if(|&(_, letter)| is_name(letter)).is_some() {}
         let end = self.letters.peek().map_or(self.text.len(), |&(end, _)| end);
         let word = &self.text[at..end];
@@ -154,7 +205,7 @@ impl<'a> Expression<'a> {
         let is_free = !self.is_inside('{') && !self.is_inside('[') && !self.is_template;
         match (self.due, self.name.take()) {
             (Some("="), _) if self.is_inside('{') && !self.is_template => {
-                Err(format!("has {word:?} as the value of a label, which needs quotes"))
+                Err(Mistake::ValueWithoutQuotes(word.to_owned()))
             }
             (None, _) if self.begun && is_free && is_any(&WORDS) => {
                 self.due = Some(word);
@@ -165,7 +216,7 @@ impl<'a> Expression<'a> {
                 Ok(())
             }
             (None, Some(before)) if is_free && !is_any(&SUFFIXES) => {
-                Err(format!("has no operator between {before:?} and {word:?}"))
+                Err(Mistake::NoOperatorBetween(before.to_owned(), word.to_owned()))
             }
             _ => {
                 self.operand();
@@ -175,7 +226,7 @@ impl<'a> Expression<'a> {
         }
     }
 
-    fn operator(&mut self, at: usize, letter: char) -> Result<(), String> {
+    fn operator(&mut self, at: usize, letter: char) -> Result<(), Mistake> {
         let long = self.letters.next_if(|&(_, next)| match next {
             '=' => "=!<>".contains(letter),
             '/' => "<>".contains(letter),
@@ -183,21 +234,21 @@ impl<'a> Expression<'a> {
         });
         let is_definition = letter == '=' && self.is_template;
         if long.is_none() && "=!~".contains(letter) && !is_definition {
-            return Err(format!("has a {letter}, which is not an operator"));
+            return Err(Mistake::NotAnOperator(letter));
         }
         let operator = &self.text[at..at + 1 + usize::from(long.is_some())];
         if !self.begun && !matches!(letter, '+' | '-') {
-            return Err(format!("has nothing before {operator:?}"));
+            return Err(Mistake::NothingBefore(operator.to_owned()));
         }
         if let Some(before) = self.due.filter(|_| !matches!(letter, '+' | '-')) {
-            return Err(format!("has nothing between {before:?} and {operator:?}"));
+            return Err(Mistake::NothingBetween(before.to_owned(), operator.to_owned()));
         }
         (self.due, self.modified, self.name) = (Some(operator), false, None);
         Ok(())
     }
 
     /// Reads a string after its first quote. Only a raw one may have several lines.
-    fn string(&mut self, quote: char) -> Result<(), String> {
+    fn string(&mut self, quote: char) -> Result<(), Mistake> {
         let is_raw = quote == '`';
         while let Some((_, letter)) = self.letters.next() {
             match letter {
@@ -207,7 +258,7 @@ impl<'a> Expression<'a> {
                 _ => {}
             }
         }
-        Err(format!("has a {quote} that is not closed"))
+        Err(Mistake::Unclosed(quote))
     }
 }
 
@@ -267,7 +318,8 @@ mod tests {
             ("a{b!=3}", "has \"3\" as the value of a label, which needs quotes"),
             ("a{b=}", "has nothing after \"=\""),
         ] {
-            assert_eq!(check(expression), Err(why.into()), "{expression}");
+            let mistake = check(expression).unwrap_err();
+            assert_eq!(mistake.to_string(), why, "{expression}");
         }
     }
 
