@@ -1,4 +1,5 @@
-//! The limits of the queue: how many asks may wait, and which band loses an ask when it is full.
+//! The limits of the queue: how many asks may wait, and which band loses an ask when the queue is
+//! full.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The queue and the backends on D-Bus, under the source's names.
+//! The queue and the backends on D-Bus, under the names of an existing Ollama proxy.
 //!
 //! The services are read-only and show what `admin` shows. They run on a thread of their own and
 //! answer one call at a time, so that a flood of calls delays only the bus. If the bus is absent,

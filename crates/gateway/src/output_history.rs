@@ -1,4 +1,5 @@
-//! How long the responses of each model were, which bounds what a client claims to need.
+//! How long the responses of each model were. This limits how many tokens a request can claim with
+//! `max_tokens`.
 //!
 //! A request counts with the output that it asks for until its tokens come. A client that asks for
 //! a billion tokens would fill a backend with a request that uses ten. So a claim counts at most as

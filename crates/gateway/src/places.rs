@@ -1,5 +1,5 @@
-//! Places for requests that the capacities of the queue do not bound: those that wait for a
-//! configured model without a backend, and those that only read and pass the queue by.
+//! Places for requests that the capacities of the queue do not bound: requests that wait for a
+//! configured model without a backend, and reads, which do not use the queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! One request on its way through the gateway, for every door.
+//! One request on its way through the gateway, for `serve` and `epp`.
 //!
 //! A [`Request`] holds what the client asks for (its [`Intent`]), its [`Permit`] from the scheduler
 //! and its [`RequestRecord`]. `admission` takes it from its arrival to a backend, `settlement` ends

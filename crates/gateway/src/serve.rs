@@ -1,4 +1,4 @@
-//! The HTTP door: it proxies requests, and serves the Batch API, model lists and status pages.
+//! The HTTP server: it proxies requests, and serves the Batch API, model lists and status pages.
 //!
 //! Each worker is one thread with its own runtime, listener and connection pool; the kernel spreads
 //! connections over them. One more thread keeps the time of the core, watches the backends and

@@ -1,4 +1,4 @@
-//! The limits of tenants at run time: what each has used of its minute.
+//! The limits of tenants at run time: how much each tenant has used of its minute.
 //!
 //! The amounts outlive a reload of the configuration, by the name of the tenant. The buckets are
 //! pure functions of the time, which the caller gives.

@@ -1,4 +1,4 @@
-//! How many asks a backend may have, by what its engine was seen to run.
+//! How many asks a backend may have, from the number of asks that its engine was seen to run.
 //!
 //! An engine prefills many short prompts in one step, so a bound on unstarted asks alone would keep
 //! it idle. But requests beyond its size wait inside the engine, where the controller cannot order

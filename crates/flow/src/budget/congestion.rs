@@ -1,4 +1,4 @@
-//! The pause after the gateway refused a request because it is full.
+//! The pause after a gateway has refused a request because the gateway is full.
 //!
 //! A `Retry-After` is for the refused request. It does not close the way for all others, but
 //! repeated refusals double the pause up to it, until a request is accepted.

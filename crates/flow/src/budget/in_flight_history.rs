@@ -1,4 +1,4 @@
-//! The load of our own requests in flight, now and in the recent past.
+//! The load of the dispatcher's own requests in flight, now and in the recent past.
 //!
 //! A reading describes a moment in the past, so the budget must know how much was in flight then.
 //! The history is kept in intervals. Their number is bounded, however many requests there are.

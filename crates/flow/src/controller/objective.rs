@@ -1,5 +1,5 @@
-//! Objectives: how long a waiting ask is fresh, which asks are refused at the door, and when a
-//! grant comes too late for a client that leaves.
+//! Objectives: how long a waiting ask is fresh, which new asks are refused because they would be
+//! late, and when too little time is left before the deadline of a client.
 
 use super::Controller;
 use super::admit::CheckedAsk;

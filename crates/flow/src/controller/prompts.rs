@@ -1,5 +1,5 @@
-//! The prompts of asks at their backends: what is believed to be in a prefix cache, and how much a
-//! backend still has to compute before it can start another prompt.
+//! The prompts of asks at their backends: which prompts are believed to be in a prefix cache, and
+//! how much a backend still has to compute before it can start another prompt.
 //!
 //! It decides among backends; the order of the queue follows it only within `cache_slack`. Nothing
 //! of it is kept while `cache_tokens` is 0.

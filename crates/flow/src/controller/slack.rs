@@ -1,4 +1,5 @@
-//! Which flow queue goes, if the prompt of another one's next ask is cached where a place is free.
+//! Which flow queue goes next, if the next ask of another flow queue has its prompt cached at a
+//! backend with room.
 //!
 //! Under saturation one place opens at a time, so there is nothing to choose among backends. Here
 //! the ask is chosen instead: among the flow queues whose tag is at most the slack above that of

@@ -1,4 +1,5 @@
-//! The levels above the fair queues: which band goes, and inside a band which set of backends.
+//! The levels above the fair queues: which band goes next, and which set of backends inside the
+//! band.
 //!
 //! A level is start-time fair queueing over a few nodes, so a scan replaces the heap. A node that
 //! could not go while others did returns at the current virtual time: it has saved up no credit.

@@ -1,5 +1,5 @@
-//! The waiting asks of each session of a flow in one band, which say who loses an ask when the flow
-//! is full.
+//! The waiting asks of each session of a flow in one band. They decide which session loses an ask
+//! when the flow is full.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What happened at a pool within the last 20 s: arrivals, ends, and which flow queues were seen.
+//! The last 20 s of a pool: the asks that arrived and ended, and the flow queues that were seen.
 //!
 //! The window has four slices of five seconds; the oldest is dropped when a new one begins.
 

@@ -1,4 +1,4 @@
-//! One count per band, under the source's names.
+//! One count for each band, under the names that the pages and D-Bus use.
 
 use flow::BANDS;
 use serde::Serialize;

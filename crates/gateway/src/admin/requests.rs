@@ -1,4 +1,5 @@
-//! `/requests/{id}`: where a request is, what is ahead of it, why it went where it went.
+//! `/requests/{id}`: where a request is, how many requests are ahead of it, and why it went to its
+//! backend.
 
 use flow::{BANDS, Controller, Span, Stage, Time};
 use serde::Serialize;

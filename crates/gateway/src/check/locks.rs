@@ -1,5 +1,5 @@
-//! Keys and pages that do not lock or open what an operator may think they do. All of these
-//! configurations work, so each finding is a warning.
+//! Settings of keys and status pages that protect less, or allow less, than an operator may expect.
+//! All of these configurations work, so each finding is a warning.
 
 use super::finding;
 use crate::api_keys::AdminRight;

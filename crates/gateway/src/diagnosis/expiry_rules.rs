@@ -1,4 +1,4 @@
-//! Rules about what ends at a known time: API keys and certificates.
+//! Rules about API keys and certificates that expire.
 
 use super::finding::{Level, StatusFinding};
 use super::sentence::span;

@@ -1,4 +1,4 @@
-//! The sentence at the top: is all well, and if not, what is wrong.
+//! The sentence at the top of the status: whether all is well, and if not, what is wrong.
 
 use super::finding::{Level, StatusFinding};
 use super::situation::Situation;

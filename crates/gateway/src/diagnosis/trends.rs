@@ -1,5 +1,5 @@
-//! What one moment cannot show: rates, the time until the queue is empty, and since when a finding
-//! holds. It keeps the samples of the last minute, one for each second.
+//! Values over time: rates, the time until the queue is empty, and since when a finding holds. The
+//! module keeps the samples of the last minute, one for each second.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

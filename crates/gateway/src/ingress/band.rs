@@ -1,6 +1,6 @@
 //! The band of a request. The first source with a known value decides. An unknown value is ignored;
 //! it is never an error. The rules of the configuration may give a band to requests that state
-//! none, and limit the band of any. A tenant has a default and a limit as well.
+//! none, and limit the band of any request. A tenant has a default and a limit as well.
 
 use std::collections::BTreeMap;
 

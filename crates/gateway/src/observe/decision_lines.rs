@@ -1,5 +1,5 @@
-//! The choice of a backend as three lines, in the form of an existing Ollama proxy, whose operators
-//! search for their first words.
+//! The choice of a backend as three log lines. They have the format of an existing Ollama proxy,
+//! because operators of that proxy search logs for the first words of these lines.
 
 use flow::BANDS;
 

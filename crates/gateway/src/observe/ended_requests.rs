@@ -1,4 +1,4 @@
-//! The requests that ended last, by which an operator learns how one ended.
+//! The requests that ended last, so that an operator can look up how a request ended.
 //!
 //! A request hands its record over and gets the oldest one back, so that nothing is copied and,
 //! once the ring is full, nothing is allocated.

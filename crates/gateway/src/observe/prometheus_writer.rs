@@ -1,5 +1,5 @@
-//! Writer for metrics: families with their help and type, then samples. Every reader gets the text
-//! format of Prometheus. A client that asks for OpenMetrics gets that, with exemplars.
+//! Writer for metrics: families with their help and type, then samples. The format is the text
+//! format of Prometheus. A client that asks for OpenMetrics gets OpenMetrics, with exemplars.
 
 use std::fmt::{Display, Write};
 

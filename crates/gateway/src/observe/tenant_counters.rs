@@ -1,5 +1,6 @@
-//! The counters of each tenant. Tenants come from the configuration, so their number is bounded by
-//! the operator; a bound of its own holds for many reloads with other names.
+//! The counters of each tenant. Tenants come from the configuration, so the operator bounds their
+//! number. A separate bound covers tenants of earlier configurations, because a reload can bring
+//! other names.
 
 use std::array;
 use std::collections::BTreeMap;

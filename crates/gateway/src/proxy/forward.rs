@@ -1,4 +1,4 @@
-//! Forwards a request: attempts until a response begins, or none is to be had.
+//! Forwards a request: attempts until a response begins, or until no further attempt is allowed.
 //!
 //! A request waits for a backend, is sent there, and waits again when that backend failed it before
 //! the first byte of a response and `retry` allows another attempt. It then lives until its time to

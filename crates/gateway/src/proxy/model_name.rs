@@ -1,4 +1,5 @@
-//! Puts the client's model name back into a response, where its request was sent under another one.
+//! Puts the client's model name back into a response, if the request was sent with another model
+//! name.
 //!
 //! Only the response's own field is replaced: `model` at the top of a JSON object, of an event or
 //! of a line, or inside its `response` or `message`, where the streams of other APIs have it. The

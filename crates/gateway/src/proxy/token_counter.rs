@@ -1,5 +1,5 @@
-//! Counts the tokens of a response on its way: when the first came, how many, and the usage that
-//! the backend reports.
+//! Counts the tokens of a response on its way: the time of the first token, the number of tokens,
+//! and the usage that the backend reports.
 //!
 //! Nothing is parsed that need not be. Of the usage only the bytes behind its key are kept, and it
 //! may be split over chunks in any way. Events are counted by their marks, for backends that report

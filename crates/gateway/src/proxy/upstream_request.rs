@@ -1,4 +1,4 @@
-//! A request as it is sent to backends, as often as it takes.
+//! A request in the form in which backends get it. It can be sent several times.
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;

@@ -1,4 +1,4 @@
-//! The moment by which a response must have begun, and what its absence means.
+//! The time by which a response must have begun, and the error if it has not.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The end of a request: the core hears its cost, the log its outcome, each exactly once.
+//! The end of a request: reports its cost to the core and its outcome to the log, each exactly
+//! once.
 
 use flow::{BackendId, Time, Usage};
 

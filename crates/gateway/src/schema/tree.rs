@@ -1,4 +1,4 @@
-//! Values as they are written, with the place that each stands at.
+//! Values as they are written, each with its place in the source.
 //!
 //! The path of a value is kept as it was written, so that a problem names the key of the file even
 //! after an alias was replaced by the key that it stands for.

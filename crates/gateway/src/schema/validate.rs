@@ -1,4 +1,4 @@
-//! A tree against its schema: every problem is reported, and only usable values are left.
+//! Checks a tree against its schema: reports every problem, and leaves only usable values.
 //!
 //! A value that cannot be used becomes [`Value::Null`], which reads as if the key were absent but
 //! still says that it was given. So the reading goes on, and each mistake is reported once.

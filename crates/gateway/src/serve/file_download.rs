@@ -1,5 +1,5 @@
-//! The body of a file download. The record of the call ends with the last byte; a client that
-//! leaves before is recorded as such.
+//! The body of a file download. The record of the call ends with the last byte. If the client
+//! disconnects before, the record says so.
 
 use std::io;
 use std::pin::Pin;

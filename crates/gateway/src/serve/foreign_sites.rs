@@ -1,5 +1,5 @@
-//! Websites in the browser of a user: which of them may send requests here, and what a browser is
-//! told about that (CORS).
+//! Websites in the browser of a user: which of them may send requests to the gateway, and the CORS
+//! headers of the responses.
 //!
 //! A browser lets any page send simple requests to any address, also to one of this machine. A page
 //! of another origin says so in `Origin`. A name that was made to point to this machine (DNS

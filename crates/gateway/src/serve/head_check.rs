@@ -1,4 +1,4 @@
-//! Heads that are refused before anything else is read.
+//! Heads of requests that are refused before the body is read.
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::{Request, Version};

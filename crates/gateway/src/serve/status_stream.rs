@@ -1,5 +1,5 @@
 //! `GET /status/stream`: the status each second, as events. An event is made once for all viewers.
-//! The page takes a gateway for lost that sends none for five seconds.
+//! If no event comes for five seconds, the page says that it has lost the gateway.
 
 use std::net::IpAddr;
 use std::sync::Arc;

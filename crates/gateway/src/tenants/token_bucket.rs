@@ -1,4 +1,4 @@
-//! A token bucket: an amount that a minute fills, and that requests take from.
+//! A token bucket: an amount that refills within a minute, and from which requests take.
 //!
 //! The bucket holds at most the amount of one minute. A request may take more than is left, because
 //! its cost is known only when it has ended; the next one then waits until the bucket has filled

@@ -1,4 +1,5 @@
-//! The fields of a certificate that operators and tenants are told: its dates and its names.
+//! The fields of a certificate that the gateway shows to operators and finds tenants by: its dates
+//! and its names.
 //!
 //! rustls verifies certificates and shows none of their fields. This reader finds a few of them in
 //! DER and verifies nothing. It never panics, and a certificate that it cannot read has no fields.

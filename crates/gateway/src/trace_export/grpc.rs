@@ -1,4 +1,4 @@
-//! OTLP over gRPC: one call a batch on one connection of HTTP/2, which is kept.
+//! OTLP over gRPC: one call for each batch of traces, on one HTTP/2 connection that stays open.
 //!
 //! A call is a POST whose body is a length and the message; its outcome is in the trailers. That is
 //! little enough to need no gRPC library.

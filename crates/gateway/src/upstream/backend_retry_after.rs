@@ -1,4 +1,4 @@
-//! Whether a server is full, and `Retry-After`: when it wants to be asked again.
+//! Whether a server is full, and its `Retry-After`: when to send it a request again.
 
 use std::time::{Duration, SystemTime};
 

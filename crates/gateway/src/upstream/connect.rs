@@ -1,4 +1,4 @@
-//! The one way out: connects to a server, for the data path, for probes and for plain calls.
+//! Makes every connection to a server: for the data path, for probes and for plain calls.
 //!
 //! A [`Connection`] is read and written; nothing above it knows whether TLS is below. [`connect`]
 //! makes the TLS connection after the TCP connection and before anything else is sent.

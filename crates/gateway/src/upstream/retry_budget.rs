@@ -1,7 +1,7 @@
-//! The budgets of repeated attempts: first attempts pay for them, so that retries do not bury a
-//! fleet that is failing. So that the failing requests of one do not use up the attempts of others,
-//! each tenant has a budget of its own. Without tenants, flows have budgets: clients invent their
-//! names, so there is a fixed number of budgets, and flows with equal hashes share one.
+//! The budgets of repeated attempts. First attempts pay for repeated ones, so that retries do not
+//! overload a fleet that is failing. Each tenant has its own budget, so that its failing requests
+//! do not use up the attempts of other tenants. Without tenants, flows have budgets. Clients can
+//! invent names of flows, so the number of budgets is fixed, and flows with equal hashes share one.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

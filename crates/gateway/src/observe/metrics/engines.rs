@@ -1,4 +1,4 @@
-//! Metrics of what the gateway knows of model servers: their state, and their own metrics.
+//! Metrics of model servers: their state, and the values that they report themselves.
 
 use flow::EngineReading;
 

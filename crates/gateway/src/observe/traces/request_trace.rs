@@ -1,4 +1,4 @@
-//! What one sampled request did and when, collected on its way. Spans are made of it later, off the
+//! The events of one sampled request, with their times. Spans are made from them later, outside the
 //! path of the request.
 
 use std::time::Duration;
