@@ -35,7 +35,7 @@ use gateway::log;
     version,
     arg_required_else_help = true,
     after_help = "First steps:
-  tidegate demo                                      two minutes of traffic, with and without it
+  tidegate demo                                      traffic without and with Tidegate, two minutes
   tidegate init                                      a configuration for the servers found here
   tidegate serve                                     in front of the model servers on this machine
   tidegate serve --backend http://10.0.0.5:8000      in front of one model server

@@ -20,10 +20,10 @@ use super::source::Flags;
 /// target no backend serves, or a flow rule that never applies. They go to standard
 /// error and do not change the exit code.
 ///
-/// It asks no server. It tries the folder of the Batch API and reads the endpoints file as the user
-/// who runs it, so run it as the user of the gateway.
+/// The command connects to no server. It tries the folder of the Batch API and reads the endpoints
+/// file with the rights of the user who runs it. So run it as the user of the gateway.
 ///
-/// A value is taken from a flag, else from the environment, else from the file, else it is the
+/// A flag has precedence over the environment, the environment over the file, and the file over the
 /// default. docs/CONFIGURATION.md describes every key.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:

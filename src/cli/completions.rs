@@ -8,7 +8,7 @@ use clap_complete::{generate, shells};
 
 use super::Cli;
 
-/// Print the script by which a shell completes commands and flags.
+/// Print a script for a shell, so that the shell completes commands and flags.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate completions bash > /etc/bash_completion.d/tidegate

@@ -8,21 +8,22 @@ use clap::Args;
 use testbed::demo::{self, DemoOptions};
 use testbed::progress::Progress;
 
-/// Start three engines, send a flood, and compare how other teams are served with and without it.
+/// Show how a flood of one team affects the other teams, with and without Tidegate.
 ///
-/// Starts three stand-in engines of different speed and power and sends them mixed traffic: a
-/// flooding team, a quiet one, four bands. First straight to the engines in turns, then through
-/// Tidegate. Needs nothing; all of it runs on this machine.
+/// Starts three simulated model servers, which differ in speed and power. Sends the same mixed
+/// traffic twice: first directly to the servers in turns, then through Tidegate. One team sends a
+/// flood, another team few requests, and there are four bands. Everything runs on this machine, and
+/// no GPU is needed.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate demo                two minutes
   tidegate demo --seconds 40   the shortest that is fair to both
   tidegate demo --keep         goes on serving at the end, and says how to try it")]
 pub(super) struct Demo {
-    /// How long it takes; at least 40.
+    /// The length of the whole demonstration in seconds, at least 40.
     #[arg(long, value_name = "N", default_value_t = 120)]
     seconds: u64,
-    /// Leave the engines and the gateway serving at the end.
+    /// Keep the servers and the gateway running at the end.
     #[arg(long)]
     keep: bool,
     /// The seed of the random traffic.

@@ -15,7 +15,7 @@ use gateway::config::{Flag, Source};
 use super::print;
 use super::source::{File, value};
 
-/// Send durable batch work into the capacity that interactive users leave free.
+/// Send durable batch work while interactive traffic leaves capacity free.
 ///
 /// Messages wait in Redis (in the format of llm-d-async) or in the folder of the Batch API. The
 /// dispatcher sends them to an OpenAI-compatible server. Gates read the free capacity of that

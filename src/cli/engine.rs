@@ -10,12 +10,13 @@ use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use testbed::engine::{Engine, Fault, Pace, Settings, Text, TokenPace};
 
-/// Run a stand-in model server: OpenAI's and Ollama's APIs, no model, no GPU.
+/// Run a simulated model server: OpenAI's and Ollama's APIs, without a model and without a GPU.
 ///
-/// It behaves like a real engine: continuous batching up to a number of sequences, its own queue
-/// behind that, a KV cache that runs out, metrics by vLLM's names on /metrics. Its responses are
-/// random words. A request can ask for a fault with the header x-fault; POST /control
-/// {"fault": NAME, "count": N} sets a fault for the next requests. GET /control lists the requests.
+/// The server behaves like a real engine: it has continuous batching up to a number of sequences,
+/// its own queue for further requests, a KV cache that can become full, and metrics with vLLM's
+/// names on /metrics. Its responses are random words. A request can ask for a fault with the header
+/// x-fault. POST /control {"fault": NAME, "count": N} sets a fault for the next requests. GET
+/// /control lists the requests.
 #[derive(Args, Debug)]
 #[command(after_help = "Faults:
   refuse[=SECONDS]  hang  reset  reset-after=TOKENS  STATUS[=RETRY_AFTER]  slow=MS
@@ -29,16 +30,16 @@ Examples:
   curl localhost:8000/v1/completions -H 'x-fault: reset-after=3' \\
     -d '{\"model\": \"stand-in\", \"prompt\": \"hello\", \"stream\": true}'")]
 pub(crate) struct Arguments {
-    /// Where to listen; port 0 takes a free one. 127.0.0.1:8000 unless given.
+    /// The address to listen on; port 0 takes a free port. The default is 127.0.0.1:8000.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "port")]
     listen: Option<SocketAddr>,
     /// The port to listen on, on this machine only.
     #[arg(long)]
     port: Option<u16>,
-    /// A model to serve; may be given again for further names.
+    /// The name of a model to serve; may be repeated.
     #[arg(long, value_name = "NAME", default_value = "stand-in")]
     model: Vec<String>,
-    /// Be one of the simulator's machines, such as rtx4090-8b, h100-8b or ollama-4.
+    /// Simulate one of the machines of the simulator, such as rtx4090-8b, h100-8b or ollama-4.
     #[arg(long, conflicts_with_all = ["service_time", "time_to_first_token",
         "inter_token_latency", "max_num_seqs", "max_model_len", "kv_cache_size", "block_size"])]
     profile: Option<String>,
@@ -46,10 +47,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all =
         ["time_to_first_token", "inter_token_latency", "max_model_len", "kv_cache_size"])]
     service_time: Option<Duration>,
-    /// From the start of a sequence to its first token: 150, 150ms or 0.15s.
+    /// The time from the start of a sequence to its first token: 150, 150ms or 0.15s.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "150ms")]
     time_to_first_token: Duration,
-    /// From a token to the next.
+    /// The time from one token to the next.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "20ms")]
     inter_token_latency: Duration,
     /// The most sequences at once; further ones wait in the engine's own queue.
@@ -61,22 +62,22 @@ pub(crate) struct Arguments {
     /// Blocks of the KV cache.
     #[arg(long, value_name = "BLOCKS", default_value_t = 4096)]
     kv_cache_size: u32,
-    /// Tokens in a block, as the metrics tell it.
+    /// Tokens in a block, as the metrics report them.
     #[arg(long, value_name = "TOKENS", default_value_t = 16)]
     block_size: u32,
-    /// What to say: random words, or those of the prompt.
+    /// The words of the responses: random words, or the words of the prompt.
     #[arg(long, value_enum, default_value_t = Mode::Random)]
     mode: Mode,
-    /// The requests in a hundred that fail.
+    /// How many of a hundred requests fail.
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     failure_injection_rate: u8,
-    /// How they fail: faults as above, or llm-d-inference-sim's names for them.
+    /// How these requests fail: faults as listed below, or llm-d-inference-sim's names for them.
     #[arg(long, value_name = "FAULT", value_delimiter = ',', default_value = "server_error")]
     failure_types: Vec<Fault>,
-    /// What it draws while it works, in watts; told by /control and /metrics.
+    /// The power that the server draws while it works, in watts. /control and /metrics report it.
     #[arg(long, value_name = "WATTS", default_value_t = 0.0)]
     power: f64,
-    /// The seed of its random numbers: the same seed and requests give the same responses.
+    /// The seed of the random numbers: the same seed and requests give the same responses.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

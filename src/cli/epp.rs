@@ -11,14 +11,15 @@ use super::source::{Flags, value};
 
 /// Run the endpoint picker for Envoy: the same queue, fairness and priorities over ext_proc.
 ///
-/// Envoy sends the head of each request here first (envoy.service.ext_proc.v3, the protocol of the
-/// Gateway API Inference Extension), and forwards the request to the endpoint that the picker
-/// names. A request waits here while no backend has room. If it must be refused, Envoy sends the
-/// response that the picker gives. deploy/envoy has Envoy bootstraps that work unchanged.
+/// Envoy sends each request to the picker first (envoy.service.ext_proc.v3, the protocol of the
+/// Gateway API Inference Extension). Then it forwards the request to the endpoint that the picker
+/// names. While no backend has room, the request waits in the picker. If the picker refuses the
+/// request, Envoy sends the picker's response to the client. deploy/envoy has Envoy configurations
+/// that work unchanged.
 ///
-/// Without a file and without a backend it looks for model servers on the local ports, as `serve`
-/// does. SIGHUP or a changed file reloads the configuration. After SIGTERM the health check fails
-/// first, so that Envoy can go elsewhere.
+/// Without a file and without a backend, the picker looks for model servers on the local ports, as
+/// `serve` does. SIGHUP or a changed file reloads the configuration. After SIGTERM the health check
+/// fails first, so that Envoy can use another picker.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate epp --backend http://10.0.0.5:8000 --backend http://10.0.0.6:8000

@@ -13,11 +13,11 @@ use super::remote::{KeySource, Remote};
 /// The server that error messages suggest where a response makes no sense.
 const EXPECTED: &str = "Tidegate";
 
-/// Show where a request is, what is ahead of it, and why it went where it went.
+/// Show where a request is, how many requests are ahead of it, and why it went to its backend.
 ///
 /// The gateway knows the requests that wait or are at a backend, and the last thousand that ended.
-/// The id is the value of the header X-Request-ID, which each response has. The key in
-/// TIDEGATE_API_KEY must be an admin key, where the status pages need one.
+/// The id is the value of the header X-Request-ID, which each response has. If the status pages
+/// need a key, put an admin key into TIDEGATE_API_KEY.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate explain 5f3c9a

@@ -10,8 +10,8 @@ use gateway::{LOCAL_PORTS, LocalServer, local_servers};
 
 /// Look for model servers on this machine and write a commented configuration.
 ///
-/// Asks the usual ports of Ollama, vLLM, llama.cpp, LM Studio and SGLang on 127.0.0.1. A file that
-/// exists is left as it is.
+/// Tries the usual ports of Ollama, vLLM, llama.cpp, LM Studio and SGLang on 127.0.0.1. The command
+/// does not change a file that exists.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate init                              write tidegate.toml
@@ -21,7 +21,7 @@ pub(super) struct Init {
     /// The file to write.
     #[arg(value_name = "FILE", default_value = "tidegate.toml")]
     file: PathBuf,
-    /// The local ports at which it looks for model servers.
+    /// The local ports to try.
     #[arg(long, value_name = "PORT", value_delimiter = ',', default_values_t = LOCAL_PORTS)]
     ports: Vec<u16>,
 }

@@ -26,9 +26,9 @@ enum KeyCommand {
 
 /// Make a key and show it once.
 ///
-/// The first line of the output is the key, for its client. The second line is what the gateway
-/// stores: add it to the file that `auth.key_file` names. With --file it is added to that file
-/// instead, which a running gateway reads at once. The key itself is stored nowhere.
+/// The first line of the output is the key, for the client. The second line is for the gateway: add
+/// it to the file that `auth.key_file` names. With --file, the command adds this line to the file
+/// itself. A running gateway reads the changed file at once. The key itself is stored nowhere.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate key new --tenant team-a --name laptop
@@ -37,7 +37,7 @@ enum KeyCommand {
 
 To withdraw a key, remove its line from the file.")]
 struct New {
-    /// The tenant whose key it is, by its name in the configuration.
+    /// The tenant of the key, by its name in the configuration.
     #[arg(
         long,
         value_name = "TENANT",
@@ -48,13 +48,13 @@ struct New {
     /// Make a key for operators: to read the status pages, or to change something there.
     #[arg(long, value_name = "RIGHT")]
     admin: Option<Right>,
-    /// The name of the key, by which logs and people know it.
+    /// The name of the key in logs, accounts and the key file.
     #[arg(long)]
     name: String,
-    /// When the key ends: 2027-01-31, 2027-01-31T12:00:00Z or a number of days such as 90d.
+    /// When the key expires: 2027-01-31, 2027-01-31T12:00:00Z or a number of days such as 90d.
     #[arg(long, value_name = "WHEN")]
     expires: Option<String>,
-    /// Add the line to this file; it is made if it does not exist.
+    /// Add the line to this file. The file is created if it does not exist.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }

@@ -16,7 +16,7 @@ use super::Cli;
   tidegate man | man -l -
   tidegate man --out /usr/local/share/man/man1")]
 pub(super) struct ManPages {
-    /// The folder for the pages, one for each command; it is made if it does not exist.
+    /// The folder for the pages, one for each command. The folder is created if it does not exist.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }

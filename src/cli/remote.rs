@@ -22,7 +22,7 @@ const KEY_FILE_MAX: u64 = 4096;
 /// Where the API key of a command is.
 #[derive(Args, Clone, Debug)]
 pub(super) struct KeySource {
-    /// A file with the API key; otherwise the variable TIDEGATE_API_KEY has it.
+    /// A file with the API key. Without the flag, the command uses the variable TIDEGATE_API_KEY.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }

@@ -12,15 +12,15 @@ use super::source::{Flags, path, value};
 
 /// Run the gateway: a proxy in front of model servers with a fair queue and priorities.
 ///
-/// Point clients at the address that it prints instead of at a model server. A request passes
-/// straight through while a server has room. Otherwise it waits in a fair queue, and is refused
-/// with a reason if the wait becomes too long.
+/// Clients use the address that the gateway prints instead of the address of a model server. While
+/// a server has room, the gateway forwards a request at once. Otherwise the request waits in a fair
+/// queue. If the wait becomes too long, the gateway refuses the request and gives a reason.
 ///
-/// Without a file and without a backend it looks for model servers on the local ports 11434, 8000,
-/// 8080, 1234 and 30000.
+/// Without a file and without a backend, the gateway looks for model servers on the local ports
+/// 11434, 8000, 8080, 1234 and 30000.
 ///
-/// SIGHUP or a changed file reloads the configuration. SIGTERM refuses waiting requests and lets
-/// running streams finish.
+/// SIGHUP or a changed file reloads the configuration. On SIGTERM the gateway refuses waiting
+/// requests and lets running streams finish.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate serve                                      model servers on this machine

@@ -8,11 +8,12 @@ use clap::Args;
 use testbed::progress::Progress;
 use testbed::simulate::{self, SimulateOptions};
 
-/// Play scenarios in virtual time: engines, traffic and faults, behind several policies.
+/// Simulate scenarios in virtual time: engines, traffic and faults, with several queueing policies.
 ///
-/// A scenario is a TOML file (docs/SCENARIOS.md). Every policy, load and seed in it is one run; the
-/// runs take all cores, and one seed gives one result on every machine. Prints a table and what
-/// became of the scenario's expectations; a broken one makes the exit code 1.
+/// A scenario is a TOML file (docs/SCENARIOS.md). Each combination of a policy, a load and a seed
+/// is one run. The runs use all cores. A seed gives the same result on every machine. The command
+/// prints a table, and whether the expectations of the scenario were met. If one was not met, the
+/// exit code is 1.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate simulate scenarios/first-look.toml        a first look, needs nothing
@@ -26,10 +27,10 @@ pub(super) struct Simulate {
     /// Scenario files, or folders of them.
     #[arg(required = true, value_name = "SCENARIO")]
     scenarios: Vec<PathBuf>,
-    /// The folder of the traces that scenarios name; ../shared/traces unless given.
+    /// The folder of the traces that scenarios name. The default is ../shared/traces.
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
-    /// Where pictures go, each scenario's into a folder of its name; target/simulate unless given.
+    /// The folder for pictures, with one folder for each scenario. The default is target/simulate.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The first seed.
@@ -44,13 +45,13 @@ pub(super) struct Simulate {
     /// Run only this policy.
     #[arg(long, value_name = "POLICY")]
     only: Option<String>,
-    /// Run only cases whose name contains this, of files with several cases.
+    /// Of files with several cases, run only the cases whose name contains this text.
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
     /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
-    /// Also put the tables into this document, between its marks.
+    /// Also write the tables into this document, between its marks.
     #[arg(long, value_name = "FILE")]
     document: Option<PathBuf>,
 }

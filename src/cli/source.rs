@@ -20,7 +20,8 @@ pub(super) struct File {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// The level of log messages: off, error, warn, info, debug or trace, also for one module, such
-    /// as info,gateway::serve=debug. Without it, TIDEGATE_LOG or RUST_LOG says it, else it is info.
+    /// as info,gateway::serve=debug. Without the flag, TIDEGATE_LOG or RUST_LOG sets the level. The
+    /// default is info.
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     log_level: Option<String>,
 }

@@ -36,8 +36,9 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Watch a running gateway: the queue, the bands, the backends and the flows.
 ///
-/// It shows what `GET /status` says, once a second, also of a gateway on another machine. Where the
-/// pages need a key, the variable TIDEGATE_API_KEY or the file of --key-file has it.
+/// The command reads `GET /status` once a second and shows it. --url names a gateway on another
+/// machine. If the pages need a key, put an admin key into TIDEGATE_API_KEY or into the file of
+/// --key-file.
 #[derive(Args, Debug)]
 #[command(after_help = "Keys:
   s sort   r reverse   / filter   p or space pause   up, down scroll   q quit
@@ -59,7 +60,7 @@ pub(super) struct Top {
     /// Show only flows and backends whose name contains this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// Print one frame and end.
+    /// Print one frame and exit.
     #[arg(long)]
     once: bool,
     /// Print the status as JSON.

@@ -16,8 +16,8 @@ const EXPECTED: &str = "a gateway with [usage]";
 
 /// Show what each tenant, key and model used.
 ///
-/// The gateway needs a file for its accounts (`usage.file`). The key in TIDEGATE_API_KEY must be an
-/// admin key; with the key of a tenant the command shows that tenant alone.
+/// The gateway needs a file for its accounts (`usage.file`). Put an admin key into
+/// TIDEGATE_API_KEY. With the key of a tenant, the command shows only this tenant.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate usage                                  the last seven days, summed up
