@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo setup test build-tests check loop bench soak simulate study overload site \
+.PHONY: help demo setup test build-tests check loop bench soak simulate study overload goals site \
 	chaos fuzz kills audit sbom reproducible
 
 help: ## show the targets
@@ -43,8 +43,11 @@ loop: ## the core's own tests, for working on it
 study: ## the watermark that tunes itself against the best fixed one, on recorded traffic
 	$(CARGO) run --release -- simulate scenarios/auto --document docs/benchmarks.md
 
-overload: ## the start of a flood, a standing queue, bursts, and goodput on recorded traffic
+overload: ## the start of a flood, a standing queue, bursts, and goodput on recorded traffic; lists missed goals
 	$(CARGO) run --release -- simulate scenarios/overload --document docs/benchmarks.md
+
+goals: ## the same without the document, and a missed goal is an error
+	$(CARGO) run --release -- simulate scenarios/overload --goals
 
 bench: ## the core against a bare structure, the gateway against a bare proxy, the picker against Envoy alone, batch work
 	$(CARGO) run --release -p bench -- without-priorities

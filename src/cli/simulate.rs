@@ -54,6 +54,9 @@ pub(super) struct Simulate {
     /// Also write the tables into this document, between its marks.
     #[arg(long, value_name = "FILE")]
     document: Option<PathBuf>,
+    /// A missed goal makes the exit code 1, too.
+    #[arg(long)]
+    goals: bool,
 }
 
 // === impl Simulate ===
@@ -71,6 +74,7 @@ impl Simulate {
             case: self.case,
             json: self.json,
             document: self.document,
+            goals: self.goals,
         };
         let live = std::io::stderr().is_terminal();
         simulate::run(&options, out, Progress { out: &mut std::io::stderr(), live })

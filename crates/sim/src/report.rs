@@ -7,6 +7,7 @@ mod case_table;
 mod columns;
 mod comparison_charts;
 mod curve;
+mod goal_table;
 mod number;
 mod run_charts;
 mod table;
@@ -21,6 +22,7 @@ use columns::Heading;
 use curve::Curves;
 
 pub use case_table::CaseTable;
+pub use goal_table::GoalTable;
 pub use table::grid;
 
 /// The figures of one cell.
@@ -148,7 +150,11 @@ impl Report {
         };
         let verdict = |verdict: &Verdict| {
             let Verdict { expected, load, value, kept, .. } = verdict;
-            json!({"expected": expected, "load": load, "value": value, "kept": kept})
+            let reached = verdict.goal.map(|_| !verdict.misses_goal());
+            json!({
+                "expected": expected, "load": load, "value": value, "kept": kept,
+                "goal_reached": reached,
+            })
         };
         json!({
             "title": self.title,

@@ -28,7 +28,7 @@ use crate::world::{self, Fault, Metrics};
 
 pub use cases::Case;
 pub(crate) use expect::Sample;
-pub use expect::{Expectation, Verdict};
+pub use expect::{Expectation, Range, Verdict};
 pub(crate) use figure::BAND_NAMES;
 pub use figure::{Figure, Measure, Point, Scope};
 pub use policy::{PolicyConfig, PolicyKind};

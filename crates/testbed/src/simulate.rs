@@ -55,6 +55,8 @@ pub struct SimulateOptions {
     pub json: bool,
     /// A document whose tables are brought up to date.
     pub document: Option<PathBuf>,
+    /// A goal that is missed is an error, as a broken expectation is.
+    pub goals: bool,
 }
 
 /// A scenario that has been run.
@@ -80,7 +82,7 @@ struct LoadedScenario<'a> {
 }
 
 /// Runs the scenarios, prints the reports and writes the pictures. An expectation that is
-/// broken is an error, after everything has been printed.
+/// broken is an error, after everything has been printed; so is a missed goal if goals count.
 pub fn run(
     options: &SimulateOptions,
     out: &mut dyn Write,
@@ -121,7 +123,15 @@ pub fn run(
         document::update(path, &options.paths, &outcomes)?;
         writeln!(progress.out, "{} is up to date", path.display())?;
     }
-    judge(&outcomes)
+    let goals = document::goals(&outcomes);
+    if let Some(goals) = goals.as_ref().filter(|_| !options.json) {
+        writeln!(out, "{goals}")?;
+    }
+    judge(&outcomes)?;
+    match goals.filter(|goals| options.goals && goals.missed() > 0) {
+        Some(goals) => bail!("{} of {} goals are missed", goals.missed(), goals.count()),
+        None => Ok(()),
+    }
 }
 
 /// Reads the scenarios of one file and runs them; writes nothing but progress.

@@ -35,13 +35,20 @@ impl<'a> CaseTable<'a> {
         let mut rows =
             vec![[vec!["case".to_owned()], heads.collect(), vec!["kept".into()]].concat()];
         for &(name, report) in &self.cases {
-            let value = |verdict: &Verdict| verdict.value.map_or(NOTHING.to_owned(), number::any);
+            let value = |verdict: &Verdict| {
+                let text = verdict.value.map_or(NOTHING.to_owned(), number::any);
+                if verdict.misses_goal() { format!("**{text}**") } else { text }
+            };
             let kept = if report.is_kept() { "yes" } else { "**NO**" };
             let values = headed(report).map(value).collect();
             rows.push([vec![name.to_owned()], values, vec![kept.to_owned()]].concat());
         }
         rows
     }
+}
+
+fn has_goal(verdict: &Verdict) -> bool {
+    verdict.goal.is_some()
 }
 
 impl Display for CaseTable<'_> {
@@ -57,6 +64,11 @@ impl Display for CaseTable<'_> {
         if self.cases.iter().all(|(_, other)| other.runs == report.runs) {
             write!(f, "{} ", report.runs)?;
         }
-        writeln!(f, "*Kept*: every expectation of the case, shown or not.")
+        write!(f, "*Kept*: every expectation of the case, shown or not.")?;
+        let with_goal = |(_, report): &(&str, &Report)| report.verdicts.iter().any(has_goal);
+        match self.cases.iter().any(with_goal) {
+            true => writeln!(f, " **Bold**: misses its goal."),
+            false => writeln!(f),
+        }
     }
 }

@@ -18,7 +18,8 @@ impl Display for Report {
         }
         grid(f, &self.cells())?;
         writeln!(f, "\n{} {LEGEND}", self.runs)?;
-        let limited: Vec<&Verdict> = self.verdicts.iter().filter(|it| it.limited).collect();
+        let judged = |verdict: &&Verdict| verdict.limited || verdict.goal.is_some();
+        let limited: Vec<&Verdict> = self.verdicts.iter().filter(judged).collect();
         if limited.is_empty() {
             return Ok(());
         }
@@ -42,16 +43,25 @@ fn verdict_row(verdicts: &[&Verdict]) -> Vec<String> {
     let least = verdicts().min_by(order).map(write).unwrap_or_default();
     let most = verdicts().max_by(order).map(write).unwrap_or_default();
     let range = if least == most { least } else { format!("{least} to {most}") };
-    let broken: Vec<&Verdict> = verdicts().filter(|verdict| !verdict.kept).collect();
-    let loads: Vec<String> =
-        broken.iter().filter_map(|verdict| verdict.load).map(|load| load.to_string()).collect();
-    let kept = match (broken.is_empty(), loads.is_empty()) {
-        (true, _) => "yes".to_owned(),
-        (false, true) => "**NO**".to_owned(),
-        (false, false) => format!("**NO** at load {}", loads.join(", ")),
+    let kept = at_loads("**NO**", verdicts().filter(|verdict| !verdict.kept));
+    let missed = at_loads("goal missed", verdicts().filter(|verdict| verdict.misses_goal()));
+    let kept = match (kept, missed) {
+        (None, None) => "yes".to_owned(),
+        (kept, missed) => [kept, missed].into_iter().flatten().collect::<Vec<_>>().join("; "),
     };
     let expected = verdicts().next().map_or(String::new(), |verdict| verdict.expected.clone());
     vec![expected, range, kept]
+}
+
+/// The word, with the loads of the verdicts that it is about; nothing if there are none.
+fn at_loads<'a>(word: &str, verdicts: impl Iterator<Item = &'a Verdict>) -> Option<String> {
+    let loads: Vec<Option<f64>> = verdicts.map(|verdict| verdict.load).collect();
+    let named: Vec<String> = loads.iter().flatten().map(f64::to_string).collect();
+    match (loads.is_empty(), named.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(word.to_owned()),
+        (false, false) => Some(format!("{word} at load {}", named.join(", "))),
+    }
 }
 
 impl Report {

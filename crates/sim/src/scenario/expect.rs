@@ -5,7 +5,16 @@ use std::fmt;
 use super::{Cell, Figure, Scenario, ScenarioError};
 use crate::measure::History;
 
-/// A range that a figure must lie in, as a mean over the seeds.
+/// A range of values; an end that is not given is infinite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// The least value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
+}
+
+/// A range that a figure must lie in, as a mean over the seeds, and one that it should lie in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
     /// The head of its column in a table of cases; without one it has no column.
@@ -20,10 +29,10 @@ pub struct Expectation {
     pub over: Option<usize>,
     /// Which figure of that policy this is, where it is not the same one.
     pub over_figure: Option<Figure>,
-    /// The least it may be.
-    pub min: f64,
-    /// The most it may be.
-    pub max: f64,
+    /// Where it must lie: outside of it the expectation is broken.
+    pub limit: Range,
+    /// Where it should lie: outside of it the expectation misses its goal.
+    pub goal: Range,
 }
 
 /// Whether a run kept to an expectation.
@@ -31,10 +40,14 @@ pub struct Expectation {
 pub struct Verdict {
     /// The expectation in words, without the load.
     pub expected: String,
+    /// The figure in words.
+    pub figure: String,
     /// The head of its column in a table of cases.
     pub head: Option<String>,
-    /// Whether there is a range; without one the figure is only shown.
+    /// Whether there is a limit; without one the figure is only shown.
     pub limited: bool,
+    /// Where the figure should lie, if a goal is given.
+    pub goal: Option<Range>,
     /// Under which load, where there are several.
     pub load: Option<f64>,
     /// The figure that was found; nothing where no request counted.
@@ -111,10 +124,13 @@ impl Case<'_> {
                 mean.zip(base).map(|(value, base)| value / base)
             }
         };
-        let kept = value.is_some_and(|value| (expected.min..=expected.max).contains(&value));
+        let kept = value.is_some_and(|value| expected.limit.contains(value));
         let load = (self.scenario.loads.len() > 1).then_some(self.load);
-        let (head, limited) = (expected.head.clone(), expected.is_limited());
-        Some(Verdict { expected: self.to_string(), head, limited, load, value, kept })
+        let (head, limited) = (expected.head.clone(), expected.limit.is_given());
+        let goal = Some(expected.goal).filter(Range::is_given);
+        let figure = self.to_string();
+        let expected = format!("{figure}{}", expected.ranges());
+        Some(Verdict { expected, figure, head, limited, goal, load, value, kept })
     }
 
     /// The mean over the seeds; the inner nothing where a run has no such figure.
@@ -148,12 +164,7 @@ impl fmt::Display for Case<'_> {
                 None => write!(f, " over that under {name}")?,
             }
         }
-        match (expected.min.is_finite(), expected.max.is_finite()) {
-            (true, true) => write!(f, " is {} to {}", expected.min, expected.max),
-            (true, false) => write!(f, " is at least {}", expected.min),
-            (false, true) => write!(f, " is at most {}", expected.max),
-            (false, false) => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -163,17 +174,63 @@ impl Expectation {
     pub(super) fn check(&self, key: &str) -> Result<(), ScenarioError> {
         let wrong =
             |field: &str, message: &str| Err(ScenarioError::new(format!("{key}.{field}"), message));
-        if self.min.is_nan() || self.max.is_nan() || self.min > self.max {
-            return wrong("min", "the least is more than the most");
+        for (field, range) in [("min", self.limit), ("goal_min", self.goal)] {
+            if !range.is_ordered() {
+                return wrong(field, "the least is more than the most");
+            }
         }
-        if !self.is_limited() && self.head.is_none() {
+        if ![self.limit, self.goal].iter().any(Range::is_given) && self.head.is_none() {
             return wrong("min", "give min, max or both; without them a head, to show the figure");
         }
         Ok(())
     }
 
-    /// Whether it has a range; without one the figure is only shown.
-    fn is_limited(&self) -> bool {
+    /// The limit and the goal in words.
+    fn ranges(&self) -> String {
+        let limit = self.limit.is_given().then(|| format!(" is {}", self.limit));
+        let goal = self.goal.is_given().then(|| format!(", should be {}", self.goal));
+        [limit, goal].into_iter().flatten().collect()
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// Whether there is a goal, and the figure does not lie in it.
+    pub fn misses_goal(&self) -> bool {
+        self.goal.is_some_and(|goal| !self.value.is_some_and(|value| goal.contains(value)))
+    }
+}
+
+// === impl Range ===
+
+impl Range {
+    /// The range between two ends that may be missing.
+    pub fn new(min: Option<f64>, max: Option<f64>) -> Self {
+        Self { min: min.unwrap_or(f64::NEG_INFINITY), max: max.unwrap_or(f64::INFINITY) }
+    }
+
+    fn contains(self, value: f64) -> bool {
+        (self.min..=self.max).contains(&value)
+    }
+
+    /// Whether it has an end.
+    fn is_given(&self) -> bool {
         self.min.is_finite() || self.max.is_finite()
+    }
+
+    fn is_ordered(self) -> bool {
+        !self.min.is_nan() && !self.max.is_nan() && self.min <= self.max
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { min, max } = self;
+        match (min.is_finite(), max.is_finite()) {
+            (true, false) => write!(f, "at least {min}"),
+            (false, true) => write!(f, "at most {max}"),
+            _ => write!(f, "{min} to {max}"),
+        }
     }
 }

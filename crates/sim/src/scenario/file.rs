@@ -212,4 +212,6 @@ pub(super) struct Expect {
     pub(super) over_figure: Option<String>,
     pub(super) min: Option<f64>,
     pub(super) max: Option<f64>,
+    pub(super) goal_min: Option<f64>,
+    pub(super) goal_max: Option<f64>,
 }

@@ -121,6 +121,7 @@ fn an_error_at_the_end_is_named_too() {
         ("[[expect]]\nfigure = \"served\"", "expect[0].min"),
         ("[[expect]]\nfigure = \"served\"\nmin = 1.0\nmax = 0.5", "expect[0].min"),
         ("[[expect]]\nfigure = \"served\"\nmin = nan", "expect[0].min"),
+        ("[[expect]]\nfigure = \"served\"\ngoal_min = 2.0\ngoal_max = 1.0", "expect[0].goal_min"),
         ("[[expect]]\nfigure = \"served\"\nmin = 1.0\npolicy = \"lifo\"", "expect[0].policy"),
         ("[[expect]]\nfigure = \"served\"\nmin = 1.0\nover = \"lifo\"", "expect[0].over"),
         ("[[expect]]\nfigure = \"served\"\nmin = 1.0\nload = 3.0", "expect[0].load"),

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use sim::report::CaseTable;
+use sim::report::{CaseTable, GoalTable};
 
 use super::{Outcome, read};
 
@@ -24,7 +24,7 @@ pub(super) fn update(path: &Path, played: &[PathBuf], outcomes: &[Outcome]) -> R
     fs::write(path, replaced).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// One report for each scenario, one table for each file with cases.
+/// One report for each scenario, one table for each file with cases, and the goals of all.
 pub(super) fn tables(outcomes: &[Outcome]) -> String {
     let same_file = |one: &Outcome, other: &Outcome| one.file == other.file;
     let texts = outcomes.chunk_by(same_file).flat_map(|file| {
@@ -35,7 +35,13 @@ pub(super) fn tables(outcomes: &[Outcome]) -> String {
             None => file.iter().map(|outcome| outcome.report.to_string()).collect(),
         }
     });
-    texts.collect::<Vec<_>>().join("\n")
+    let goals = goals(outcomes).map(|goals| goals.to_string());
+    texts.chain(goals).collect::<Vec<_>>().join("\n")
+}
+
+/// The goals of all scenarios, if any has one.
+pub(super) fn goals(outcomes: &[Outcome]) -> Option<GoalTable<'_>> {
+    GoalTable::new(outcomes.iter().map(|outcome| (outcome.name.as_str(), &outcome.report)))
 }
 
 fn with(path: &Path, played: &[PathBuf], inside: &str) -> Result<String> {

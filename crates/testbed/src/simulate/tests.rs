@@ -108,6 +108,25 @@ fn a_broken_expectation_is_an_error_after_the_table() {
 }
 
 #[test]
+fn a_missed_goal_is_listed_and_is_an_error_only_if_goals_count() {
+    let folder = folder("goals");
+    let missed = SMALL.replace("min = 1.0", "min = 0.5\ngoal_min = 2.0");
+    let options = options(&folder, &missed);
+    let (text, error) = play(&options);
+    assert_eq!(error, None, "the limit is kept");
+    assert!(text.contains("goal missed at load 1, 2 |"), "{text}");
+    assert!(text.contains("0 of 4 goals are reached."), "{text}");
+    let row = "| small    | served under fifo 4 |    2 | at least 2 |    1.000 |";
+    assert!(text.contains(row), "{text}");
+    let counted = SimulateOptions { goals: true, ..options };
+    assert_eq!(play(&counted).1.unwrap(), "4 of 4 goals are missed");
+    fs::write(folder.join("small.toml"), missed.replace("goal_min = 2.0", "goal_min = 1.0")).unwrap();
+    let (text, error) = play(&counted);
+    assert_eq!(error, None);
+    assert!(text.contains("4 of 4 goals are reached."), "{text}");
+}
+
+#[test]
 fn errors_name_the_file_and_the_place() {
     let folder = folder("errors");
     let bad = |from: &str, to: &str| error(&options(&folder, &SMALL.replace(from, to)));

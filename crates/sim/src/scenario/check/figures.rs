@@ -6,7 +6,7 @@ use super::{Checked, one_line, require, wrong};
 use crate::scenario::duration::DurationText;
 use crate::scenario::figure::BAND_NAMES;
 use crate::scenario::{
-    Column, Expectation, Figure, Measure, PolicyConfig, ScenarioError, Scope, file,
+    Column, Expectation, Figure, Measure, PolicyConfig, Range, ScenarioError, Scope, file,
 };
 
 /// The column of a table that a scenario asks for.
@@ -53,8 +53,8 @@ pub(super) fn expectation(
         policy: find("policy", &given.policy)?,
         load: given.load,
         over: find("over", &given.over)?,
-        min: given.min.unwrap_or(f64::NEG_INFINITY),
-        max: given.max.unwrap_or(f64::INFINITY),
+        limit: Range::new(given.min, given.max),
+        goal: Range::new(given.goal_min, given.goal_max),
     };
     expectation.check(key)?;
     Ok(expectation)
