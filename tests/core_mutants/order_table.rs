@@ -41,9 +41,23 @@ pub(super) const IN_FLOW: &[Mutant] = &[
     Mutant {
         name: "a short gap ends an overload",
         file: "queue/overload_age.rs",
-        site: "if «now.since(self.emptied).nanos() > after.nanos() / GAP» {",
+        site: "if ended && «gap > after.nanos() / GAP» {",
         instead: "true",
         noticed_by: "objectives::o03_a_short_gap",
+    },
+    Mutant {
+        name: "a gap of few grants ends an overload",
+        file: "queue/overload_age.rs",
+        site: "let ended = «self.at_once >= GAP_GRANTS»",
+        instead: "true",
+        noticed_by: "objectives::o03_a_gap_of_few_grants",
+    },
+    Mutant {
+        name: "no gap of few grants ends an overload",
+        file: "queue/overload_age.rs",
+        site: "|| «gap > after.nanos() / GAP_LONG»;",
+        instead: "false",
+        noticed_by: "objectives::o03_a_gap_of_few_grants",
     },
     Mutant {
         name: "an objective for tokens cuts the asks in flight without end",

@@ -199,6 +199,7 @@ impl Controller {
             }
         };
         if bypassed {
+            fair_queue.overload.granted_at_once();
             fair_queue.clock.leave(flow_queue.weight);
         } else if flow_queue.waiting == 0 {
             self.deactivate(at);

@@ -77,7 +77,6 @@ struct FlowQueue {
 }
 
 /// The asks that wait in one fair queue.
-#[derive(Default)]
 struct Overload {
     /// Since when asks have waited, short gaps aside.
     since: Time,
@@ -85,6 +84,15 @@ struct Overload {
     emptied: Time,
     /// The share of the latest grants that went to fresh asks.
     fresh_share: f32,
+    /// The asks that bypassed the queue since no ask waited last; before the first ask, enough to
+    /// end an overload.
+    at_once: u32,
+}
+
+impl Default for Overload {
+    fn default() -> Self {
+        Self { since: Time::ZERO, emptied: Time::ZERO, fresh_share: 0.0, at_once: 16 }
+    }
 }
 
 pub(super) struct Record {

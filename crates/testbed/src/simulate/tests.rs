@@ -120,7 +120,8 @@ fn a_missed_goal_is_listed_and_is_an_error_only_if_goals_count() {
     assert!(text.contains(row), "{text}");
     let counted = SimulateOptions { goals: true, ..options };
     assert_eq!(play(&counted).1.unwrap(), "4 of 4 goals are missed");
-    fs::write(folder.join("small.toml"), missed.replace("goal_min = 2.0", "goal_min = 1.0")).unwrap();
+    fs::write(folder.join("small.toml"), missed.replace("goal_min = 2.0", "goal_min = 1.0"))
+        .unwrap();
     let (text, error) = play(&counted);
     assert_eq!(error, None);
     assert!(text.contains("4 of 4 goals are reached."), "{text}");

@@ -28,6 +28,7 @@ impl Reference {
         if let Some(backend) = self.bypass(flow_queue) {
             let at = self.admit(record);
             self.counters.bypassed += 1;
+            self.overloads[pool][ask.band.index()].at_once += 1;
             self.grant_bypass(at, backend);
             let backend = self.places.backends[backend].id;
             return Ok(Answer::Granted { name: self.asks[at].name, backend });
@@ -145,7 +146,8 @@ impl Reference {
     pub(super) fn note_emptied(&mut self, at: usize) {
         let FlowQueue { pool, band, .. } = self.flow_queues[at];
         if self.fair_queue_is_empty(at) {
-            self.overloads[pool][band.index()].emptied = self.clock;
+            let overload = &mut self.overloads[pool][band.index()];
+            (overload.emptied, overload.at_once) = (self.clock, 0);
         }
     }
 
@@ -287,8 +289,9 @@ impl Reference {
         let FlowQueue { pool, band, .. } = self.flow_queues[flow_queue];
         let begins = self.fair_queue_is_empty(flow_queue);
         let overload = &mut self.overloads[pool][band.index()];
-        let gap = self.settings.overload_after.nanos() / 36;
-        if begins && self.clock.since(overload.emptied).nanos() > gap {
+        let after = self.settings.overload_after.nanos();
+        let gap = self.clock.since(overload.emptied).nanos();
+        if begins && (gap > after / 36 && overload.at_once >= 16 || gap > after / 6) {
             overload.since = self.clock;
         }
         self.session_begins(at);
