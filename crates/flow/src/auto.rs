@@ -21,6 +21,7 @@
 //! can exceed a bound.
 
 mod blocked_time;
+mod caps;
 mod first_token_time;
 mod growth;
 mod metrics;
@@ -33,6 +34,7 @@ mod unstarted_probe;
 mod windowed_max;
 
 use blocked_time::BlockedTime;
+use caps::Caps;
 use first_token_time::FirstTokenTimes;
 use metrics::{MetricsTuner, Observation};
 pub(crate) use pace::PaceLimits;
@@ -41,10 +43,8 @@ use streams::StreamTuner;
 
 use crate::time::{Span, Time};
 
-/// The bound on unstarted asks: one in the engine's step, and two ready for the next step.
+/// The bound on unstarted asks of one rank: one in its step, and two ready for the next step.
 const UNSTARTED: f64 = 3.0;
-/// The same for a backend that has not shown a first token yet.
-const UNSTARTED_COLD: f64 = 2.0;
 /// An ask that does not stream counts as started after this time at an engine without a queue,
 /// while no first token was ever seen there.
 const STARTS_WHEN_CALM: Span = Span::from_millis(100);
@@ -68,6 +68,8 @@ pub struct EngineReading {
     pub kv_tokens: Option<u64>,
     /// The most requests that the engine runs at once, if it reports it.
     pub running_max: Option<u32>,
+    /// How many data-parallel ranks the engine has; 0 counts as one.
+    pub ranks: u32,
 }
 
 /// One of the bounds of `auto`.
@@ -104,15 +106,6 @@ pub struct AutoLimits {
     pub watermark: u32,
     /// Whether the engine's metrics move the bounds, or only its streams.
     pub by_metrics: bool,
-}
-
-/// The current values of the bounds.
-#[derive(Clone, Copy, Debug)]
-struct Caps {
-    unstarted: f64,
-    tokens: f64,
-    slots: f64,
-    pace: f64,
 }
 
 /// The counts of the asks in flight at one backend.
@@ -166,12 +159,7 @@ impl Default for AutoState {
     fn default() -> Self {
         Self {
             tally: Tally::default(),
-            caps: Caps {
-                unstarted: UNSTARTED_COLD,
-                tokens: f64::INFINITY,
-                slots: f64::INFINITY,
-                pace: f64::INFINITY,
-            },
+            caps: Caps::default(),
             blocked_time: BlockedTime::default(),
             pace: PaceTuner::default(),
             metrics: MetricsTuner::default(),
@@ -263,7 +251,7 @@ impl AutoState {
         self.pace.note(self.started_now(), now);
         self.tally.unstarted -= 1;
         self.tally.unstarted_prompt -= progress.prompt;
-        self.caps.unstarted = self.caps.unstarted.max(UNSTARTED);
+        self.caps.unstarted = self.caps.unstarted.max(self.caps.unstarted_least());
         progress.mark = self.streams.mark(now);
         progress.first_token = now;
         if seen {
@@ -325,6 +313,7 @@ impl AutoState {
             self.caps.slots = f64::INFINITY;
             self.streams.forget_stalls();
         }
+        self.caps.saw_ranks(reading.ranks);
         self.reading = Some(reading);
         self.by_metrics = true;
         let told = reading.running_max.unwrap_or(0);

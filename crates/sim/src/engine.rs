@@ -1,7 +1,8 @@
 //! Simulated model servers in virtual time: what a gateway would see of a real one, token by token.
 //!
-//! Two kinds. [`Batch`] works like vLLM V1 (continuous batching over a paged KV cache, with
-//! preemption and a prefix cache); [`Slots`] works like Ollama (a few slots, each at its own pace).
+//! Three kinds. [`Batch`] works like vLLM V1 (continuous batching over a paged KV cache, with
+//! preemption and a prefix cache); [`Ranks`] is several of them in step, as with data-parallel ranks
+//! of a mixture of experts; [`Slots`] works like Ollama (a few slots, each at its own pace).
 //! An engine never looks at a clock: the world tells it the moment, and asks when it is needed
 //! next.
 
@@ -9,6 +10,7 @@ mod batch;
 mod blocks;
 mod cost;
 mod profile;
+mod ranks;
 pub mod recording;
 mod sequence;
 mod slots;
@@ -24,7 +26,8 @@ pub use batch::Batch;
 pub use cost::StepCost;
 // What an engine says of itself is what the core takes.
 pub use flow::EngineReading;
-pub use profile::{BadProfile, BatchShape, Policy, Profile, Shape, SlotsShape};
+pub use profile::{BadProfile, BatchShape, Policy, Profile, RanksShape, Shape, SlotsShape};
+pub use ranks::Ranks;
 pub use slots::Slots;
 
 /// Who a job is; the caller chooses, and may use a name again once its job has ended.
@@ -87,6 +90,8 @@ pub enum Rejected {
 pub enum Engine {
     /// Works like vLLM.
     Batch(Box<Batch>),
+    /// Works like vLLM with data-parallel ranks.
+    Ranks(Box<Ranks>),
     /// Works like Ollama.
     Slots(Box<Slots>),
 }
@@ -98,6 +103,7 @@ impl Engine {
     pub fn new(profile: &Profile) -> Self {
         match profile.shape() {
             Shape::Batch(shape) => Self::Batch(Box::new(Batch::new(*shape))),
+            Shape::Ranks(shape) => Self::Ranks(Box::new(Ranks::new(*shape))),
             Shape::Slots(shape) => Self::Slots(Box::new(Slots::new(*shape))),
         }
     }
@@ -106,6 +112,7 @@ impl Engine {
     pub fn submit(&mut self, job: Job, now: Time) -> Result<(), Rejected> {
         match self {
             Self::Batch(batch) => batch.submit(job, now),
+            Self::Ranks(ranks) => ranks.submit(job, now),
             Self::Slots(slots) => slots.submit(job, now),
         }
     }
@@ -114,6 +121,7 @@ impl Engine {
     pub fn abort(&mut self, job: JobId, now: Time) -> bool {
         match self {
             Self::Batch(batch) => batch.abort(job),
+            Self::Ranks(ranks) => ranks.abort(job),
             Self::Slots(slots) => slots.abort(job, now),
         }
     }
@@ -122,6 +130,7 @@ impl Engine {
     pub fn next_event(&self) -> Option<Time> {
         match self {
             Self::Batch(batch) => batch.next_event(),
+            Self::Ranks(ranks) => ranks.next_event(),
             Self::Slots(slots) => slots.next_event(),
         }
     }
@@ -130,6 +139,7 @@ impl Engine {
     pub fn advance(&mut self, now: Time, out: &mut Vec<Progress>) {
         match self {
             Self::Batch(batch) => batch.advance(now, out),
+            Self::Ranks(ranks) => ranks.advance(now, out),
             Self::Slots(slots) => slots.advance(now, out),
         }
     }
@@ -138,6 +148,7 @@ impl Engine {
     pub fn reading(&self) -> EngineReading {
         match self {
             Self::Batch(batch) => batch.reading(),
+            Self::Ranks(ranks) => ranks.reading(),
             Self::Slots(slots) => slots.reading(),
         }
     }
@@ -149,6 +160,7 @@ impl Engine {
         let factor = if sane { factor } else { 1.0 };
         match self {
             Self::Batch(batch) => batch.slow_down(factor),
+            Self::Ranks(ranks) => ranks.slow_down(factor),
             Self::Slots(slots) => slots.slow_down(factor),
         }
     }
@@ -158,6 +170,7 @@ impl Engine {
     pub fn crash(&mut self) -> Vec<JobId> {
         match self {
             Self::Batch(batch) => batch.crash(),
+            Self::Ranks(ranks) => ranks.crash(),
             Self::Slots(slots) => slots.crash(),
         }
     }
@@ -167,6 +180,7 @@ impl Engine {
     pub fn prefix_hits(&self) -> (u64, u64) {
         match self {
             Self::Batch(batch) => batch.prefix_hits(),
+            Self::Ranks(ranks) => ranks.prefix_hits(),
             Self::Slots(_) => (0, 0),
         }
     }

@@ -1,6 +1,5 @@
 //! The bounds of `auto`, counted in asks.
 
-use super::room::PROMPT_ALLOWANCE;
 use super::{AutoBound, AutoState, Tally};
 
 // === impl AutoState ===
@@ -9,9 +8,8 @@ impl AutoState {
     /// The number of asks in flight at which the backend closes, if further asks have the present
     /// mean size and none starts: the backend is closed exactly while so many are in flight.
     pub(crate) fn watermark(&self) -> u32 {
-        let Tally { in_flight, unstarted_prompt, tokens, .. } = self.tally;
-        let short = unstarted_prompt < PROMPT_ALLOWANCE;
-        let allowed = if short { f64::from(self.known_room()) } else { 0.0 };
+        let Tally { in_flight, tokens, .. } = self.tally;
+        let allowed = if self.starts_are_short() { f64::from(self.known_room()) } else { 0.0 };
         let by_starts = (f64::from(self.started_now()) + self.caps.unstarted.ceil()).max(allowed);
         // Not a number while no ask is in flight, which `min` ignores.
         let by_tokens = (self.caps.tokens * f64::from(in_flight) / tokens as f64).ceil();

@@ -4,12 +4,12 @@
 //! it idle. But requests beyond its size wait inside the engine, where the controller cannot order
 //! them. So a backend is filled at once only as far as its engine was seen to run requests.
 
-use super::{AutoState, Tally, UNSTARTED};
+use super::{AutoState, UNSTARTED};
 use crate::time::Time;
 
-/// Below this many unstarted prompt tokens, more asks may be unstarted: an engine prefills many
-/// short prompts in one step.
-pub(super) const PROMPT_ALLOWANCE: u64 = 4096;
+/// Below this many unstarted prompt tokens of each rank, more asks may be unstarted: an engine
+/// prefills many short prompts in one step.
+const PROMPT_ALLOWANCE: u64 = 4096;
 /// While asks do not stream, this share of the requests that were seen to run may be added before
 /// the next reading.
 const UNSEEN_SHARE: u32 = 4;
@@ -21,8 +21,12 @@ impl AutoState {
     /// in one step, so the backend may be filled at once up to as many asks as have run there at
     /// once. Beyond that its size is unknown, and a burst could wait inside the engine.
     pub(super) fn is_allowed_more(&self) -> bool {
-        let Tally { in_flight, unstarted_prompt, .. } = self.tally;
-        unstarted_prompt < PROMPT_ALLOWANCE && in_flight < self.known_room()
+        self.starts_are_short() && self.tally.in_flight < self.known_room()
+    }
+
+    /// Whether the prompts without a first token are few enough for one step.
+    pub(super) fn starts_are_short(&self) -> bool {
+        self.tally.unstarted_prompt < PROMPT_ALLOWANCE * u64::from(self.caps.ranks)
     }
 
     /// The number of asks that the engine is known to run, and those that take the places of

@@ -8,7 +8,7 @@ use super::blocked_time::BlockedTime;
 use super::growth::StreamTokenGrowth;
 use super::unstarted_probe::UnstartedProbe;
 use super::windowed_max::WindowedMax;
-use super::{AutoBound, Caps, TOKENS_CUT, TOKENS_HOLD, Tally, UNSTARTED};
+use super::{AutoBound, Caps, TOKENS_CUT, TOKENS_HOLD, Tally};
 use crate::time::{Span, Time};
 
 /// How often the binding bounds are sampled.
@@ -146,7 +146,8 @@ impl StreamTuner {
         // A stream that runs is known to fit, however long ago the last one started.
         self.started_peak.push(tally.in_flight - tally.unstarted, now);
         let rising = now.since(self.rose) <= RISING;
-        let ahead = if rising { caps.unstarted } else { 1.0 + caps.unstarted - UNSTARTED };
+        let ahead =
+            if rising { caps.unstarted } else { 1.0 + caps.unstarted - caps.unstarted_least() };
         let ran = self.started_peak.at(now).saturating_add(self.ended_in_step());
         caps.slots = (f64::from(ran) + ahead).max(SLOTS_MIN);
     }

@@ -13,6 +13,7 @@ const CALM: EngineReading = EngineReading {
     preemptions: 0,
     kv_tokens: None,
     running_max: None,
+    ranks: 1,
 };
 
 /// One backend under `auto`, and the asks in flight there, the oldest first.
@@ -106,6 +107,21 @@ fn c10_no_more_asks_go_than_the_unstarted_bound_allows() {
     assert!(!tide.offer(LONG, LONG));
     assert_eq!(tide.limits().binding, Some(AutoBound::Unstarted));
     assert_eq!(tide.limits().unstarted, (3, 3.0));
+}
+
+/// Data-parallel ranks prefill side by side, so each of them may have three unstarted asks.
+#[test]
+fn c10_each_rank_of_an_engine_has_its_unstarted_asks() {
+    let mut tide = Tide::new();
+    tide.read(EngineReading { ranks: 4, ..CALM });
+    tide.crowd();
+    assert_eq!(tide.flying.len(), 3, "before the first token: one that was seen to run, and two");
+    tide.start(0);
+    assert_eq!(tide.limits().unstarted, (12, 12.0));
+    tide.read(EngineReading { ranks: 1, ..CALM });
+    assert_eq!(tide.limits().unstarted, (12, 3.0), "a restart with fewer ranks");
+    tide.read(EngineReading { ranks: u32::MAX, ..CALM });
+    assert_eq!(tide.limits().unstarted.1, 192.0, "no more than 64 are believed");
 }
 
 #[test]

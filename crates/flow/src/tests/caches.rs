@@ -170,6 +170,7 @@ fn k01_an_engine_holds_no_more_than_it_says() {
         preemptions: 0,
         kv_tokens: Some(150 * 64),
         running_max: None,
+        ranks: 1,
     };
     fixture.gate.reading(BackendId(0), reading, fixture.now);
     fixture.computed(prompt(1, 0, BLOCKS), 400);

@@ -251,6 +251,7 @@ impl History {
             preemptions: value >> 58,
             kv_tokens: value.is_multiple_of(3).then_some(value >> 52),
             running_max: value.is_multiple_of(5).then_some((value >> 24) as u32 % 24),
+            ranks: (value >> 32) as u32 % 4,
         };
         self.fixture.gate.reading(BackendId(value as u32 % 4), reading, self.fixture.now);
         self.fixture.collect();

@@ -13,6 +13,7 @@ const CALM: EngineReading = EngineReading {
     preemptions: 0,
     kv_tokens: None,
     running_max: None,
+    ranks: 1,
 };
 
 /// One engine, and the asks in flight there with the tokens they have produced.
@@ -94,6 +95,7 @@ fn c10_absurd_numbers_are_survived() {
         preemptions: u64::MAX,
         kv_tokens: Some(u64::MAX),
         running_max: Some(u32::MAX),
+        ranks: 1,
     };
     for _ in 0..9 {
         shore.fixture.pass(Span::from_secs(1));

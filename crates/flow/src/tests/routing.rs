@@ -218,6 +218,7 @@ fn r01_under_auto_depth_counts_relative_to_a_backends_size() {
             preemptions: 0,
             kv_tokens: Some(kv),
             running_max: None,
+            ranks: 1,
         };
         fixture.gate.reading(BackendId(id), reading, fixture.now);
     }

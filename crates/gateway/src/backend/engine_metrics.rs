@@ -63,6 +63,8 @@ const NAMES: &[(&str, MetricKind)] = &[
 #[derive(Debug, Default)]
 struct Sums {
     running: Option<f64>,
+    /// Each rank writes one line.
+    ranks: u32,
     running_max: Option<f64>,
     waiting: Option<f64>,
     kv_used: f64,
@@ -114,7 +116,10 @@ impl Sums {
     fn add(&mut self, sample: Sample<'_>) -> Option<()> {
         let Sample { kind, labels, value } = sample;
         match kind {
-            MetricKind::Running => add(&mut self.running, sound(value)?),
+            MetricKind::Running => {
+                add(&mut self.running, sound(value)?);
+                self.ranks = self.ranks.saturating_add(1);
+            }
             MetricKind::RunningMax => add(&mut self.running_max, sound(value)?),
             MetricKind::Waiting => add(&mut self.waiting, sound(value)?),
             MetricKind::KvUsed => {
@@ -153,6 +158,7 @@ impl Sums {
             preemptions: self.preemptions.unwrap_or(self.preemptions_now) as u64,
             kv_tokens: kv_tokens.map(|tokens| tokens as u64),
             running_max: self.running_max.map(|most| most as u32).filter(|&most| most > 0),
+            ranks: self.ranks,
         };
         let adapters = self.adapters.map(|(_, names)| names).unwrap_or_default();
         Some(EngineMetrics { reading, adapters })

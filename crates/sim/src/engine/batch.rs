@@ -10,7 +10,7 @@ mod audit;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, HashMap};
 
-use flow::Time;
+use flow::{Span, Time};
 
 use super::blocks::{BLOCK_TOKENS, Pool};
 use super::cost::Load;
@@ -74,6 +74,15 @@ impl Batch {
     }
 
     pub(super) fn submit(&mut self, job: Job, now: Time) -> Result<(), Rejected> {
+        self.take(job)?;
+        if self.step_ends.is_none() {
+            self.begin(now);
+        }
+        Ok(())
+    }
+
+    /// Takes a job into the waiting line and starts no step.
+    pub(super) fn take(&mut self, job: Job) -> Result<(), Rejected> {
         self.check(&job)?;
         let priority = match self.shape.policy {
             Policy::Arrival => 0,
@@ -83,9 +92,6 @@ impl Batch {
         self.next_serial += 1;
         self.ranks.insert(job.id, rank);
         self.waiting.insert(rank, Sequence::new(&job, rank));
-        if self.step_ends.is_none() {
-            self.begin(now);
-        }
         Ok(())
     }
 
@@ -119,6 +125,7 @@ impl Batch {
             preemptions: self.seen.preemptions,
             kv_tokens: Some(self.shape.kv_tokens),
             running_max: Some(self.shape.max_seqs),
+            ranks: 1,
         }
     }
 
@@ -162,8 +169,13 @@ impl Batch {
         Ok(())
     }
 
+    /// How many sequences run and how many wait.
+    pub(super) fn backlog(&self) -> (u32, u32) {
+        (self.running.len() as u32, self.waiting.len() as u32)
+    }
+
     /// The step is over: tokens come out, finished jobs go.
-    fn complete(&mut self, out: &mut Vec<Progress>) {
+    pub(super) fn complete(&mut self, out: &mut Vec<Progress>) {
         let Self { running, ranks, pool, .. } = self;
         let before = out.len();
         out.extend(running.iter_mut().filter_map(Sequence::complete));
@@ -182,6 +194,11 @@ impl Batch {
 
     /// Schedules and starts the next step, if there is anything to do.
     fn begin(&mut self, now: Time) {
+        self.step_ends = self.schedule().map(|span| now.after(span));
+    }
+
+    /// Plans the next step; how long it takes, if there is anything to do.
+    pub(super) fn schedule(&mut self) -> Option<Span> {
         let mut load = Load::default();
         // A sequence can throw itself back and end a scheduling with nothing in it; each time the
         // batch is smaller, so that this comes to an end.
@@ -193,8 +210,7 @@ impl Batch {
         }
         self.seen.running = self.running.len() as u32;
         self.seen.waiting = self.waiting.len() as u32;
-        let span = self.shape.step.span(&load, self.slowness);
-        self.step_ends = (load.tokens > 0).then(|| now.after(span));
+        (load.tokens > 0).then(|| self.shape.step.span(&load, self.slowness))
     }
 
     /// Gives the running sequences their part of the step; true when one was thrown back.

@@ -4,6 +4,7 @@ mod batch;
 mod cache;
 mod laws;
 mod profile;
+mod ranks;
 mod recording;
 mod slots;
 
@@ -82,7 +83,7 @@ fn audit(engine: &Engine) {
 fn batch(engine: &Engine) -> Vec<u32> {
     match engine {
         Engine::Batch(batch) => batch.batch(),
-        Engine::Slots(_) => Vec::new(),
+        Engine::Ranks(_) | Engine::Slots(_) => Vec::new(),
     }
 }
 

@@ -7,7 +7,7 @@ mod traffic;
 use flow::{Span, Time};
 
 use super::{PolicyConfig, Scenario, ScenarioError, Traffic, file};
-use crate::engine::{Profile, Shape};
+use crate::engine::{Profile, RanksShape, Shape};
 use crate::measure::Slo;
 use crate::policy::Tenant;
 use crate::world::{Fault, FaultKind, Metrics};
@@ -179,6 +179,7 @@ fn engines(given: &[file::Engine]) -> Checked<Vec<Profile>> {
 fn kv_tokens(engine: &Profile) -> u64 {
     match engine.shape() {
         Shape::Batch(batch) => batch.kv_tokens,
+        Shape::Ranks(ranks) => ranks.each.kv_tokens.saturating_mul(u64::from(ranks.ranks)),
         Shape::Slots(_) => 0,
     }
 }
@@ -194,7 +195,7 @@ fn engine(key: &str, given: &file::Engine) -> Checked<(Profile, u32)> {
         wrong(format!("{key}.{field}"), format!("`{}` has no such figure", given.profile))
     };
     match &mut shape {
-        Shape::Batch(batch) => {
+        Shape::Batch(batch) | Shape::Ranks(RanksShape { each: batch, .. }) => {
             if given.slots.is_some() {
                 return foreign("slots");
             }

@@ -154,6 +154,11 @@ fn named(name: &str) -> io::Result<Rules> {
             let blocks = u32::try_from(shape.kv_tokens / u64::from(BLOCK)).unwrap_or(u32::MAX);
             (shape.max_len, Some((BLOCK, blocks)))
         }
+        Shape::Ranks(shape) => {
+            let tokens = shape.each.kv_tokens * u64::from(shape.ranks);
+            let blocks = u32::try_from(tokens / u64::from(BLOCK)).unwrap_or(u32::MAX);
+            (shape.each.max_len, Some((BLOCK, blocks)))
+        }
         Shape::Slots(shape) => (shape.max_len, None),
     };
     Ok(Rules { profile, silent: 0, whole: false, max_len, cache })

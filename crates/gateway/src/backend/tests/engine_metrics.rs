@@ -60,6 +60,7 @@ fn c10_vllm_is_read_over_all_its_engines() {
         preemptions: 4,
         kv_tokens: Some(32_000),
         running_max: Some(512),
+        ranks: 2,
     };
     assert_eq!(reading, expected);
     assert_eq!(adapters, ["sql", "chat"]);
@@ -74,6 +75,7 @@ fn c10_sglang_is_read() {
         preemptions: 2,
         kv_tokens: Some(471_258),
         running_max: None,
+        ranks: 1,
     };
     assert_eq!(reading(SGLANG), Some(expected));
     let counted = format!("{SGLANG}sglang:num_retracted_requests_total{{}} 40\n");
@@ -87,7 +89,7 @@ fn c10_sglang_is_read() {
 
 #[test]
 fn c10_llamacpp_is_read() {
-    let expected = EngineReading { running: 4, waiting: 9, ..EngineReading::default() };
+    let expected = EngineReading { running: 4, waiting: 9, ranks: 1, ..EngineReading::default() };
     assert_eq!(reading(LLAMACPP), Some(expected));
     let older = format!("{LLAMACPP}llamacpp:kv_cache_usage_ratio 0.63");
     assert_eq!(reading(&older), Some(EngineReading { kv_used: 0.63, ..expected }));

@@ -1,6 +1,6 @@
 //! Profiles: those that come along, and what is refused.
 
-use super::super::{BatchShape, Engine, Profile, Shape, SlotsShape, StepCost};
+use super::super::{BatchShape, Engine, Profile, RanksShape, Shape, SlotsShape, StepCost};
 use super::small;
 
 #[test]
@@ -10,7 +10,7 @@ fn every_profile_that_comes_along_is_sound_and_starts_idle() {
         assert_eq!(profile.name(), name);
         assert_eq!(Engine::new(&profile).next_event(), None);
     }
-    assert_eq!(Profile::NAMES.len(), 5);
+    assert_eq!(Profile::NAMES.len(), 6);
     assert_eq!(Profile::named("abacus"), None);
 }
 
@@ -48,6 +48,17 @@ fn a_profile_that_makes_no_sense_is_refused_by_the_name_of_its_figure() {
     let least =
         BatchShape { kv_tokens: 32, max_seqs: 1, max_batched_tokens: 1, max_len: 2, ..good };
     assert!(Profile::new("least", Shape::Batch(least)).is_ok());
+}
+
+#[test]
+fn ranks_that_make_no_sense_are_refused_by_the_name_of_their_figure() {
+    let refused = |ranks: u32, each: BatchShape| {
+        Profile::new("odd", Shape::Ranks(RanksShape { ranks, each })).map_err(|error| error.key)
+    };
+    assert!(refused(1, small()).is_ok() && refused(64, small()).is_ok());
+    assert_eq!(refused(0, small()).unwrap_err(), "ranks");
+    assert_eq!(refused(65, small()).unwrap_err(), "ranks");
+    assert_eq!(refused(2, BatchShape { max_seqs: 0, ..small() }).unwrap_err(), "max_seqs");
 }
 
 #[test]
