@@ -251,16 +251,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "auto does not bound unstarted asks",
         file: "auto/room.rs",
-        site: "«unstarted_prompt < PROMPT_ALLOWANCE && in_flight < self.known_room()»",
+        site: "«self.starts_are_short() && self.tally.in_flight < self.known_room()»",
         instead: "true",
         noticed_by: "c10_no_more",
     },
     Mutant {
         name: "auto sends a whole burst to an unknown engine",
         file: "auto/room.rs",
-        site: "«unstarted_prompt < PROMPT_ALLOWANCE && in_flight < self.known_room()»",
-        instead: "unstarted_prompt < PROMPT_ALLOWANCE",
+        site: "«self.starts_are_short() && self.tally.in_flight < self.known_room()»",
+        instead: "self.starts_are_short()",
         noticed_by: "c10_a_burst",
+    },
+    Mutant {
+        name: "the ranks of an engine count as one",
+        file: "auto/caps.rs",
+        site: "UNSTARTED * «f64::from(self.ranks)»",
+        instead: "1.0",
+        noticed_by: "c10_each_rank",
     },
     Mutant {
         name: "a presumed start is believed against the engine's metrics",
