@@ -1,8 +1,8 @@
 //! Simulated model servers in virtual time: what a gateway would see of a real one, token by token.
 //!
 //! Three kinds. [`Batch`] works like vLLM V1 (continuous batching over a paged KV cache, with
-//! preemption and a prefix cache); [`Ranks`] is several of them in step, as with data-parallel ranks
-//! of a mixture of experts; [`Slots`] works like Ollama (a few slots, each at its own pace).
+//! preemption and a prefix cache); [`Ranks`] is several of them in step, like the data-parallel
+//! ranks of a mixture of experts; [`Slots`] works like Ollama (a few slots, each at its own pace).
 //! An engine never looks at a clock: the world tells it the moment, and asks when it is needed
 //! next.
 

@@ -1,10 +1,10 @@
 //! An engine of several data-parallel ranks, as vLLM serves mixture-of-experts models.
 //!
-//! Every rank has a KV cache and a batch of its own, and the experts are spread over all of them. So
-//! the ranks exchange tokens in each layer and make their steps together: a step lasts as long as
-//! that of the slowest rank, and a rank without work waits. A request goes to one rank for good, to
-//! the one with the least `4 · waiting + running`, as in vLLM's own load balancer. From outside the
-//! ranks are one server: its metrics are their sums.
+//! Every rank has a KV cache and a batch of its own, and the experts are spread over all of them.
+//! So the ranks exchange tokens in each layer and make their steps together: a step lasts as long
+//! as that of the slowest rank, and a rank without work waits. A request goes to one rank for good,
+//! to the one with the least `4 · waiting + running`, as in vLLM's own load balancer. From outside
+//! the ranks are one server: its metrics are their sums.
 
 use std::collections::HashMap;
 
