@@ -142,12 +142,12 @@ fn the_start_of_a_flood_keeps_its_limits() {
 
 /// In flight never exceeds what the engine runs by more than three.
 #[test]
-fn c10_auto_does_not_exceed_an_engine_of_unknown_size() {
+fn o02_auto_does_not_exceed_an_engine_of_unknown_size() {
     keeps_cases("auto/overshoot.toml", "");
 }
 
 #[test]
-fn c10_a_lull_without_metrics_leaves_room_for_the_next_request() {
+fn o02_a_lull_without_metrics_leaves_room_for_the_next_request() {
     keeps_cases("overload/lull.toml", "");
 }
 

@@ -120,7 +120,7 @@ pub(crate) struct Tally {
 }
 
 /// The asks in flight at one backend, its bounds, and the tuners that move them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AutoState {
     tally: Tally,
     caps: Caps,
@@ -154,23 +154,6 @@ pub(crate) struct AskProgress {
 }
 
 // === impl AutoState ===
-
-impl Default for AutoState {
-    fn default() -> Self {
-        Self {
-            tally: Tally::default(),
-            caps: Caps::default(),
-            blocked_time: BlockedTime::default(),
-            pace: PaceTuner::default(),
-            metrics: MetricsTuner::default(),
-            streams: StreamTuner::default(),
-            first_token: FirstTokenTimes::default(),
-            reading: None,
-            by_metrics: false,
-            most_running: 0,
-        }
-    }
-}
 
 impl AutoState {
     pub(crate) const fn tally(&self) -> Tally {

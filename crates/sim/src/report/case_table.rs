@@ -35,16 +35,18 @@ impl<'a> CaseTable<'a> {
         let mut rows =
             vec![[vec!["case".to_owned()], heads.collect(), vec!["kept".into()]].concat()];
         for &(name, report) in &self.cases {
-            let value = |verdict: &Verdict| {
-                let text = verdict.value.map_or(NOTHING.to_owned(), number::any);
-                if verdict.misses_goal() { format!("**{text}**") } else { text }
-            };
             let kept = if report.is_kept() { "yes" } else { "**NO**" };
-            let values = headed(report).map(value).collect();
+            let values = headed(report).map(cell).collect();
             rows.push([vec![name.to_owned()], values, vec![kept.to_owned()]].concat());
         }
         rows
     }
+}
+
+/// The value of a figure, in bold where it misses its goal.
+fn cell(verdict: &Verdict) -> String {
+    let text = verdict.value.map_or(NOTHING.to_owned(), number::any);
+    if verdict.misses_goal() { format!("**{text}**") } else { text }
 }
 
 fn has_goal(verdict: &Verdict) -> bool {
