@@ -99,7 +99,7 @@ fn no_more_sequences_run_than_allowed_and_the_rest_is_read_as_waiting() {
     assert_eq!((reading.running, reading.waiting), (2, 3));
     assert_eq!(reading.kv_tokens, Some(11 * 16));
     assert_eq!(drain(&mut engine).iter().filter(|(_, progress)| progress.finished).count(), 5);
-    let idle = EngineReading { running_max: Some(2), ..EngineReading::default() };
+    let idle = EngineReading { running_max: Some(2), ranks: 1, ..EngineReading::default() };
     assert_eq!(EngineReading { kv_tokens: None, ..engine.reading() }, idle);
 }
 
@@ -289,6 +289,7 @@ fn a_crash_loses_everything() {
         EngineReading {
             kv_tokens: Some(11 * 16),
             running_max: Some(2),
+            ranks: 1,
             ..EngineReading::default()
         }
     );
