@@ -21,6 +21,7 @@ pub(crate) mod path;
 mod preferences;
 mod prompt_size;
 mod prompt_text;
+mod request_flow;
 mod session;
 pub(crate) mod usage_query;
 mod workload;
@@ -31,10 +32,10 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flow::identity::{self, Attribute, NAME_MAX};
+use flow::identity::{NAME_MAX, RequestAttributes};
 use flow::{Band, FlowClass, PromptBlocks, Span};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderValue, Method};
 
 use self::content_encoding::{encoding, plain};
 use self::cost_estimate::CostEstimate;
@@ -42,10 +43,10 @@ use self::headers::{ControlHeaders, text};
 use self::json_body::{BodyFields, ModelName};
 use self::path::{Api, RequestKind, Route};
 use self::prompt_text::CacheScope;
+use self::request_flow::{RequestFlow, listed};
 use self::workload::WorkloadContext;
 use crate::config::Config;
 use crate::config::settings::tenants::Tenant;
-use crate::config::settings::{BandRule, Identity, SessionPart};
 use crate::multipart;
 use crate::reply::Fault;
 
@@ -165,38 +166,32 @@ fn read_as(
     let resolved = model.and_then(|model| config.names.resolve(model, draw));
     let renamed = controls.rewrite().filter(|_| model.is_some());
     let target = renamed.or(resolved.map(|resolved| resolved.target));
-    if let Some(tenant) = tenant {
-        allowed(tenant, (model, renamed), &parts.method)?;
-    }
+    allowed(tenant, (model, renamed), &parts.method)?;
     let origin = WorkloadContext::of(controls.workload);
-
-    let listed = listed(&config.identity, &config.band_rules, &parts.headers);
-    let traits = identity::RequestAttributes {
+    let session = fields.session.best(controls.session.and_then(text));
+    let attributes = RequestAttributes {
         model,
         target_model: target,
         tenant: tenant.map(|tenant| tenant.name.as_str()),
         workload: origin.name.given(),
         fairness_id: controls.fairness_id(),
         address,
-        headers: &listed,
+        headers: &listed(config, &parts.headers),
     };
-    let flow = identity::flow_name(&config.identity.parts, &traits);
-    let class = identity::class_of(&config.identity.rules, &traits);
-
+    let flow = RequestFlow::of(&config.identity, &attributes, session);
     let stated = band::stated(&controls, &config.objectives).or(fields.tier);
-    let default = resolved.and_then(|found| found.band);
-    let (band, band_clamped) = band::ruled(&config.band_rules, &traits, (stated, default), tenant);
+    let bands = (stated, resolved.and_then(|found| found.band));
+    let (band, band_clamped) = band::ruled(&config.band_rules, &attributes, bands, tenant);
     let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);
     let streamed = fields.stream.unwrap_or(api == Api::Ollama && kind.generates());
     let generated_by = target.filter(|_| kind.generates());
-    let blocks = prompt_blocks(config, (&fields, &body), generated_by, traits.tenant);
+    let blocks = prompt_blocks(config, (&fields, &body), generated_by, attributes.tenant);
     let model: Option<Arc<str>> = model.map(Arc::from);
-    let session = fields.session.best(controls.session.and_then(text));
     let intent = Box::new(Intent {
         target: target.map(|target| shared(target, model.as_ref())),
         model,
-        flow,
-        class,
+        flow: flow.name,
+        class: flow.class,
         band,
         band_clamped,
         caller: caller.cloned(),
@@ -209,10 +204,10 @@ fn read_as(
         choices: estimate.choices,
         measurable: kind.generates() && (streamed || fields.output.is_some()),
         streamed,
-        ttl: controls.ttl().map(|asked| asked.min(ttl_of(config, class))),
+        ttl: controls.ttl().map(|asked| asked.min(ttl_of(config, flow.class))),
         preferences: controls.preferences(),
         session,
-        flow_session: session::in_flow(&config.identity.session_parts, &traits, session),
+        flow_session: flow.session,
         request_id: identifier::of(controls.request_id),
         // Comment lines between events exist only in OpenAI's streams.
         queue_status: streamed && api == Api::OpenAi && controls.queue_status(),
@@ -241,10 +236,11 @@ fn prompt_blocks(
 /// Checks that a tenant may use the model that the client names, and the one that a header of the
 /// client puts in its place. Work without a model could go to any model.
 fn allowed(
-    tenant: &Tenant,
+    tenant: Option<&Tenant>,
     (model, renamed): (Option<&str>, Option<&str>),
     method: &Method,
 ) -> Result<(), Fault> {
+    let Some(tenant) = tenant else { return Ok(()) };
     let works = !path::is_read(method) && *method != Method::OPTIONS;
     let refused = match model {
         None if works && !tenant.models.is_empty() => Some(""),
@@ -346,32 +342,6 @@ fn checked(named: ModelName<'_>) -> Result<ModelName<'_>, Fault> {
         _ => return Ok(named),
     };
     Err(Fault::InvalidModel(problem))
-}
-
-/// The headers that the flow key, a flow class or a rule of bands uses.
-fn listed<'a>(
-    identity: &'a Identity,
-    band_rules: &'a [BandRule],
-    headers: &'a HeaderMap,
-) -> Vec<(&'a str, &'a str)> {
-    let patterns = identity.rules.iter().flat_map(|rule| &rule.patterns);
-    let patterns = patterns.chain(band_rules.iter().flat_map(|rule| &rule.patterns));
-    let patterns = patterns.map(|(part, _)| part);
-    let mut listed: Vec<(&str, &str)> = Vec::new();
-    let session_parts = identity.session_parts.iter().filter_map(|part| match part {
-        SessionPart::Session => None,
-        SessionPart::Attribute(part) => Some(part),
-    });
-    for part in identity.parts.iter().chain(session_parts).chain(patterns) {
-        let Attribute::Header(name) = part else { continue };
-        if listed.iter().any(|(known, _)| known == name) {
-            continue;
-        }
-        if let Some(value) = headers.get(name).and_then(text) {
-            listed.push((name, value));
-        }
-    }
-    listed
 }
 
 /// The time to live of a class. A client can only ask for less.

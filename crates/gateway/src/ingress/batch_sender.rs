@@ -28,7 +28,7 @@ impl Sender {
         let controls = ControlHeaders::of(headers);
         let identity = &config.identity;
         // Such work has the band of its queue, which a rule may limit.
-        let listed = super::listed(identity, &config.band_rules, headers);
+        let listed = super::listed(config, headers);
         let mut kept: BTreeMap<String, String> = listed
             .iter()
             .filter(|(name, _)| !is_credential(name))

@@ -14,10 +14,12 @@ mod preferences;
 mod prompt_blocks;
 mod workloads;
 
-use http::{HeaderName, Method, Request};
+use flow::identity::Attribute;
+use http::{HeaderMap, HeaderName, Method, Request};
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::settings::Identity;
 
 const CHAT: &str = "/v1/chat/completions";
 

@@ -14,7 +14,7 @@ fn r09_a_band_is_found_in_less_than_a_tenth_of_a_millisecond() {
     ];
     let parts = parts(Method::POST, CHAT, &headers);
     let config = Config::default();
-    let none = identity::RequestAttributes::default();
+    let none = RequestAttributes::default();
     let batch = || {
         let began = tokio::time::Instant::now();
         for _ in 0..100 {
