@@ -17,6 +17,7 @@ mod lazy_waker;
 mod local_api;
 mod models;
 mod queue_status;
+mod quiet_waker;
 mod request_body;
 mod response_writer;
 mod route;

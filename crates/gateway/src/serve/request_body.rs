@@ -1,6 +1,7 @@
 //! The body of a client's request: collected within limits, or read piece by piece.
 
 use std::error::Error as _;
+use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -14,6 +15,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
+use super::quiet_waker;
 use crate::body_memory::{BodyHolder, Reservation};
 use crate::config::settings::Server;
 use crate::reply::Fault;
@@ -145,7 +147,7 @@ pub(super) async fn collect_decoded(
 /// The output of `work` if two polls are enough.
 async fn twice<F: Future>(mut work: Pin<&mut F>) -> Option<F::Output> {
     let mut again = true;
-    std::future::poll_fn(|context| match work.as_mut().poll(context) {
+    poll_fn(|context| match work.as_mut().poll(context) {
         Poll::Ready(done) => Poll::Ready(Some(done)),
         Poll::Pending if std::mem::take(&mut again) => {
             context.waker().wake_by_ref();
@@ -165,7 +167,7 @@ async fn gather(
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(limit).min(TRUSTED);
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = poll_fn(|context| quiet_waker::poll_frame(&mut body, context)).await {
         let frame = frame.map_err(|error| broken(&error))?;
         let Ok(data) = frame.into_data() else { continue };
         held.more(data.len(), server.bodies_limit)?;

@@ -1,5 +1,6 @@
 //! One worker: a thread that serves connections over HTTP/1.1 and HTTP/2.
 
+use std::future::poll_fn;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -16,6 +17,7 @@ use tokio::net::TcpStream;
 use super::client_stream::ClientStream;
 use super::connection::{Activity, ClientSocket};
 use super::lazy_waker::LazyWaker;
+use super::quiet_waker::QuietWaker;
 use super::{raw, route};
 use crate::config::settings::Server;
 use crate::durable_queues::DurableQueues;
@@ -122,9 +124,10 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
         let _ = connection.await;
         return;
     }
+    let mut waker = QuietWaker::default();
     tokio::select! {
         biased;
-        _ = connection.as_mut() => return,
+        _ = poll_fn(|context| waker.poll(connection.as_mut(), context)) => return,
         () = LazyWaker::new(state.closing()) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
