@@ -57,6 +57,12 @@ pub(super) fn text(value: &HeaderValue) -> Option<&str> {
     std::str::from_utf8(value.as_bytes()).ok().map(str::trim_ascii)
 }
 
+/// Whether there is a header of this name. A request has about ten headers: to compare the names
+/// costs less than to hash one.
+pub(crate) fn has(headers: &HeaderMap, name: &HeaderName) -> bool {
+    headers.keys().any(|known| known == name)
+}
+
 /// The headers that reach a backend. Connection headers are left out, and so are control headers,
 /// which a backend could obey. The client towards the backend adds `Host` and the length.
 pub(crate) fn to_upstream(
@@ -90,7 +96,8 @@ pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
 
 /// The request's id, if its client gave one.
 pub(crate) fn given_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
-    headers.get(REQUEST_ID).map(|given| identifier::of(Some(given)))
+    let given = has(headers, &REQUEST_ID).then(|| headers.get(REQUEST_ID)).flatten();
+    given.map(|given| identifier::of(Some(given)))
 }
 
 /// The boundary of a multipart form; `None` for any other body.

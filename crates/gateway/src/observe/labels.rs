@@ -61,7 +61,8 @@ impl ModelLabels {
     /// The metrics of a pair of names, created on first use, and their index.
     pub(super) fn find(&self, model: &str, target: &str) -> (u32, Arc<ModelCounters>) {
         let index = self.index.load();
-        let labels = (index.label(model), index.label(target));
+        let label = index.label(model);
+        let labels = (label, if target == model { label } else { index.label(target) });
         match index.by_pair.get(&labels) {
             Some(&number) => index.entry(number),
             None if index.entries.len() >= PAIRS_MAX => index.entry(0),

@@ -25,8 +25,10 @@ impl StreamEnd {
     /// At the beginning of a response with these headers. Nothing can be added to compressed bytes,
     /// nor to a response of a given length.
     pub(super) fn of(format: StreamFormat, headers: &HeaderMap) -> Self {
-        let fixed = headers.contains_key(CONTENT_ENCODING) || headers.contains_key(CONTENT_LENGTH);
-        let format = if fixed { StreamFormat::Whole } else { format };
+        let is_fixed = format == StreamFormat::Whole
+            || headers.contains_key(CONTENT_ENCODING)
+            || headers.contains_key(CONTENT_LENGTH);
+        let format = if is_fixed { StreamFormat::Whole } else { format };
         Self { format, between: format != StreamFormat::Whole }
     }
 

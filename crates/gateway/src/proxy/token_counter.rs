@@ -44,7 +44,7 @@ pub(crate) struct TokenCounter {
     format: StreamFormat,
     tokens: u64,
     /// The end of the last chunk.
-    seam: Vec<u8>,
+    seam: Seam,
     /// The bytes behind the last key of a usage, as far as they have come.
     usage: Vec<u8>,
     /// The most that earlier keys reported. A backend may repeat texts of the client after its own
@@ -53,6 +53,14 @@ pub(crate) struct TokenCounter {
     wanted: bool,
     /// Whether Ollama's counts have begun: they come once, and the second begins no new usage.
     ollama: bool,
+}
+
+/// The last bytes of a chunk, with room for the first of the next one. It is no vector, because
+/// every response has one.
+#[derive(Clone, Copy, Debug)]
+struct Seam {
+    bytes: [u8; 2 * SEAM],
+    length: usize,
 }
 
 // === impl StreamFormat ===
@@ -74,7 +82,7 @@ impl StreamFormat {
 
 impl TokenCounter {
     pub(crate) fn new(format: StreamFormat) -> Self {
-        let (seam, usage, earlier) = (Vec::new(), Vec::new(), TokenUsage::default());
+        let (seam, usage, earlier) = (Seam::default(), Vec::new(), TokenUsage::default());
         Self { format, tokens: 0, seam, usage, earlier, wanted: false, ollama: false }
     }
 
@@ -112,9 +120,7 @@ impl TokenCounter {
         if let Some(at) = self.find_key(chunk, chunk.len()) {
             self.begin_usage(&[], &chunk[at..]);
         }
-        let end = &chunk[chunk.len().saturating_sub(SEAM)..];
-        self.seam.drain(..self.seam.len().saturating_sub(SEAM - end.len()));
-        self.seam.extend_from_slice(end);
+        self.seam.advance(chunk);
     }
 
     /// Where the last key of a usage begins, among those that begin before `end`.
@@ -138,17 +144,16 @@ impl TokenCounter {
 
     /// Finds a key that begins in an earlier chunk.
     fn mend_seam(&mut self, chunk: &[u8]) {
-        if self.seam.is_empty() {
+        let Seam { mut bytes, length } = self.seam;
+        if length == 0 {
             return;
         }
-        let before = self.seam.len();
-        self.seam.extend_from_slice(&chunk[..chunk.len().min(SEAM)]);
-        let seam = std::mem::take(&mut self.seam);
-        if let Some(at) = self.find_key(&seam, before) {
-            self.begin_usage(&seam[at..before], chunk);
+        let begun = &chunk[..chunk.len().min(SEAM)];
+        let end = length + begun.len();
+        bytes[length..end].copy_from_slice(begun);
+        if let Some(at) = self.find_key(&bytes[..end], length) {
+            self.begin_usage(&bytes[at..length], chunk);
         }
-        self.seam = seam;
-        self.seam.truncate(before);
     }
 
     /// Notes the usage so far, and keeps these bytes of the next one.
@@ -168,6 +173,25 @@ impl TokenCounter {
             self.usage.extend_from_slice(&bytes[..bytes.len().min(room)]);
             self.wanted = self.usage.len() < USAGE_MAX;
         }
+    }
+}
+
+// === impl Seam ===
+
+impl Default for Seam {
+    fn default() -> Self {
+        Self { bytes: [0; 2 * SEAM], length: 0 }
+    }
+}
+
+impl Seam {
+    /// Takes the end of the next chunk.
+    fn advance(&mut self, chunk: &[u8]) {
+        let end = &chunk[chunk.len().saturating_sub(SEAM)..];
+        let kept = self.length.min(SEAM - end.len());
+        self.bytes.copy_within(self.length - kept..self.length, 0);
+        self.length = kept + end.len();
+        self.bytes[kept..self.length].copy_from_slice(end);
     }
 }
 

@@ -3,7 +3,9 @@
 //! They are written for every response, so numbers go through small buffers and the commonest
 //! values are constants.
 
-use flow::{RouteChoice, Span};
+use std::sync::LazyLock;
+
+use flow::{RouteChoice, RouteReason, Span};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -27,10 +29,21 @@ const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics"
 /// About the number of added headers: the map grows once.
 const TOLD: usize = 8;
 /// The boosts that bands have by default.
-const USUAL_BOOSTS: [(f64, &str); 3] = [(200.0, "200"), (500.0, "500"), (-100.0, "-100")];
+const USUAL_BOOSTS: [(f64, HeaderValue); 3] = [
+    (200.0, HeaderValue::from_static("200")),
+    (500.0, HeaderValue::from_static("500")),
+    (-100.0, HeaderValue::from_static("-100")),
+];
+const ZERO: HeaderValue = HeaderValue::from_static("0");
+/// More bytes than the longest reason and a number need.
+const SHORT_TEXT: usize = 96;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// Figures beyond this are cut: no backend draws it, no boost is worth it.
 const TENTHS_MAX: f64 = 1e12;
+
+/// By the number of the reason. They are checked once, and not for each response.
+static REASONS: LazyLock<[HeaderValue; RouteReason::ALL.len()]> =
+    LazyLock::new(|| RouteReason::ALL.map(|reason| HeaderValue::from_static(reason.text())));
 
 /// The values of the headers.
 #[derive(Clone, Copy, Debug)]
@@ -46,20 +59,22 @@ pub(crate) struct RouteDescription<'a> {
     pub(crate) headroom: Option<u64>,
 }
 
-/// A decimal number on its way into a header.
-struct Digits {
-    buffer: [u8; 24],
+/// The value of a header, which is written from its end to its start.
+struct ShortText {
+    buffer: [u8; SHORT_TEXT],
     start: usize,
 }
 
 /// The reason of the choice, with the tokens of the prompt that its backend should have cached.
 fn reason(choice: &RouteChoice) -> HeaderValue {
-    let reason = HeaderValue::from_static(choice.reason.text());
     if choice.cached_tokens == 0 {
-        return reason;
+        return REASONS[choice.reason as usize].clone();
     }
-    let explained = format!("{}; cached-tokens={}", choice.reason.text(), choice.cached_tokens);
-    HeaderValue::try_from(explained).unwrap_or(reason)
+    let mut text = ShortText::default();
+    text.push_number(choice.cached_tokens);
+    text.push_text("; cached-tokens=");
+    text.push_text(choice.reason.text());
+    text.value()
 }
 
 /// Adds the headers. They replace a backend's own headers of the same names.
@@ -143,58 +158,71 @@ enum Tenth {
 
 fn whole(number: u64) -> HeaderValue {
     match number {
-        0 => HeaderValue::from_static("0"),
+        0 => ZERO,
         _ => HeaderValue::from(number),
     }
 }
 
 fn boost(number: f64) -> HeaderValue {
-    match USUAL_BOOSTS.iter().find(|(usual, _)| *usual == number) {
-        Some((_, text)) => HeaderValue::from_static(text),
-        None => tenths(number, Tenth::IfAny),
-    }
+    let usual = USUAL_BOOSTS.into_iter().find(|(usual, _)| *usual == number);
+    usual.map_or_else(|| tenths(number, Tenth::IfAny), |(_, text)| text)
 }
 
 /// A number to one tenth.
 fn tenths(number: f64, tenth: Tenth) -> HeaderValue {
     if number == 0.0 {
-        let zero = if tenth == Tenth::Always { "0.0" } else { "0" };
-        return HeaderValue::from_static(zero);
+        return if tenth == Tenth::Always { HeaderValue::from_static("0.0") } else { ZERO };
     }
     let scaled = (number * 10.0).round();
     // A cast maps NaN to zero.
     let scaled = scaled.clamp(-TENTHS_MAX, TENTHS_MAX) as i64;
-    let mut digits = Digits { buffer: [0; 24], start: 24 };
+    let mut text = ShortText::default();
     let rest = scaled.unsigned_abs();
     if tenth == Tenth::Always || !rest.is_multiple_of(10) {
-        digits.push(b'0' + (rest % 10) as u8);
-        digits.push(b'.');
+        text.push(b'0' + (rest % 10) as u8);
+        text.push(b'.');
     }
-    let mut rest = rest / 10;
-    loop {
-        digits.push(b'0' + (rest % 10) as u8);
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
+    text.push_number(rest / 10);
     if scaled < 0 {
-        digits.push(b'-');
+        text.push(b'-');
     }
-    digits.value()
+    text.value()
 }
 
-// === impl Digits ===
+// === impl ShortText ===
 
-impl Digits {
-    /// Puts a letter before the others. The buffer holds more than the longest number needs.
+impl ShortText {
+    /// Puts a letter before the others. The buffer holds more than the longest value needs.
     fn push(&mut self, letter: u8) {
         self.start = self.start.saturating_sub(1);
         self.buffer[self.start] = letter;
     }
 
+    fn push_text(&mut self, text: &str) {
+        let start = self.start.saturating_sub(text.len());
+        if let Some(place) = self.buffer.get_mut(start..start + text.len()) {
+            place.copy_from_slice(text.as_bytes());
+            self.start = start;
+        }
+    }
+
+    fn push_number(&mut self, mut number: u64) {
+        loop {
+            self.push(b'0' + (number % 10) as u8);
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+    }
+
     fn value(&self) -> HeaderValue {
-        HeaderValue::from_bytes(&self.buffer[self.start..])
-            .unwrap_or_else(|_| HeaderValue::from_static("0"))
+        HeaderValue::from_bytes(&self.buffer[self.start..]).unwrap_or(ZERO)
+    }
+}
+
+impl Default for ShortText {
+    fn default() -> Self {
+        Self { buffer: [0; SHORT_TEXT], start: SHORT_TEXT }
     }
 }

@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 use super::admin_access;
 use crate::config::Config;
-use crate::ingress::headers::is_preflight;
+use crate::ingress::headers::{self, is_preflight};
 use crate::ingress::path::{AdminPage, Route};
 use crate::reply::Fault;
 
@@ -80,7 +80,7 @@ pub(super) fn check<B>(
 ) -> Result<Route, Fault> {
     let Some(guarded) = Guarded::by(&route) else { return Ok(route) };
     let headers = request.headers();
-    if guarded == Guarded::Models && !headers.contains_key(ORIGIN) {
+    if guarded == Guarded::Models && !headers::has(headers, &ORIGIN) {
         return Ok(route);
     }
     let authority = request.uri().authority().map(Authority::as_str);
@@ -154,6 +154,9 @@ impl Guarded {
 impl Cors {
     /// The answer for the page that sent a request to the API, if a page did.
     pub(super) fn of(config: &Config, headers: &HeaderMap) -> Option<Self> {
+        if !headers::has(headers, &ORIGIN) {
+            return None;
+        }
         let origin = headers.get(ORIGIN)?;
         let known = &config.server.cors_origins;
         let is_allowed = origin.to_str().is_ok_and(|origin| is_listed(known, origin));

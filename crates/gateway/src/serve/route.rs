@@ -44,13 +44,12 @@ pub(super) async fn answer(
     let doors = worker.doors;
     let route = head_check::check(&request).and_then(|()| path::classify(request.method(), path));
     let arrival = Arrival { peer, has_tls: worker.tls.is_some() };
-    let config = state.config.load();
+    let config = state.config.load_full();
     let route = route.and_then(|route| foreign_sites::check(&config, route, &request, arrival));
     let cors = path::is_api(path).then(|| Cors::of(&config, request.headers())).flatten();
-    drop(config);
     let response = match route {
         Ok(Route::Proxied { api, kind }) if doors.api => {
-            proxy(worker, request, (api, kind), peer).await
+            proxy(worker, config, request, (api, kind), peer).await
         }
         Ok(Route::Models | Route::ModelCard | Route::Tags) if doors.api => {
             Content::whole(models::answer(state, request))
@@ -149,11 +148,11 @@ fn root(method: &Method) -> Response<Full<Bytes>> {
 /// Sends a request to a backend when the scheduler admits it.
 async fn proxy(
     worker: Arc<Worker>,
+    config: Arc<Config>,
     request: HttpRequest<Incoming>,
     work: (Api, RequestKind),
     peer: Option<IpAddr>,
 ) -> Response<Content> {
-    let config = worker.state.config.load_full();
     let (mut parts, body) = request.into_parts();
     let format = ErrorFormat::of(parts.uri.path());
     let shares_connection = parts.version == Version::HTTP_2;
