@@ -16,6 +16,8 @@ const BOOL: u8 = 2 << 3;
 const INT: u8 = 3 << 3;
 const LENGTH_DELIMITED: u8 = 2;
 
+/// The largest number that is encoded as one byte.
+const ONE_BYTE_MAX: usize = 127;
 /// Most spans have fewer bytes of attributes.
 const USUAL_BYTES: usize = 768;
 
@@ -79,6 +81,13 @@ impl Attributes {
     /// Writes everything before the value, which takes this many bytes.
     fn begin(&mut self, key: &str, value: usize) {
         let whole = size_of(key) + 1 + encoded_len_varint(value as u64) + value;
+        if whole <= ONE_BYTE_MAX {
+            // Nearly all are this short, and then so is every length within.
+            self.bytes.extend_from_slice(&[self.field, whole as u8, KEY, key.len() as u8]);
+            self.bytes.extend_from_slice(key.as_bytes());
+            self.bytes.extend_from_slice(&[VALUE, value as u8]);
+            return;
+        }
         self.bytes.push(self.field);
         encode_varint(whole as u64, &mut self.bytes);
         self.write_text(KEY, key);
@@ -87,8 +96,12 @@ impl Attributes {
     }
 
     fn write_text(&mut self, form: u8, text: &str) {
-        self.bytes.push(form);
-        encode_varint(text.len() as u64, &mut self.bytes);
+        if text.len() <= ONE_BYTE_MAX {
+            self.bytes.extend_from_slice(&[form, text.len() as u8]);
+        } else {
+            self.bytes.push(form);
+            encode_varint(text.len() as u64, &mut self.bytes);
+        }
         self.bytes.extend_from_slice(text.as_bytes());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use flow::Time;
 use http::HeaderValue;
+use http::uri::Authority;
 
 use super::context::{self, SpanId, TraceId};
 use crate::backend::{Attempt, Endpoint};
@@ -35,8 +36,8 @@ pub(super) struct TracedAttempt {
     pub(super) span: SpanId,
     pub(super) backend: String,
     pub(super) kind: &'static str,
-    pub(super) host: String,
-    pub(super) port: Option<u16>,
+    /// Host and port, which are told apart off the path of the request.
+    pub(super) authority: Authority,
     pub(super) began: Time,
     /// When it failed, or when the response ended.
     pub(super) ended: Option<Time>,
@@ -84,8 +85,7 @@ impl RequestTrace {
                 span,
                 backend: endpoint.name.clone(),
                 kind: endpoint.kind.name(),
-                host: endpoint.authority.host().to_owned(),
-                port: endpoint.authority.port_u16(),
+                authority: endpoint.authority.clone(),
                 began: now,
                 ended: None,
                 result: None,

@@ -97,8 +97,8 @@ fn attempted(
 ) -> Vec<u8> {
     let mut attributes = Attributes::of(record);
     attributes.text("gen_ai.provider.name", attempt.kind);
-    attributes.text("server.address", &attempt.host);
-    if let Some(port) = attempt.port {
+    attributes.text("server.address", attempt.authority.host());
+    if let Some(port) = attempt.authority.port_u16() {
         attributes.int("server.port", port.into());
     }
     attributes.text("tidegate.backend", &attempt.backend);
