@@ -1,12 +1,16 @@
-//! Instructions per request, which no neighbour on the machine can disturb.
+//! Instructions per request, which neighbours on the machine hardly disturb.
 //!
 //! Two runs under callgrind that differ only in the number of requests; their difference is the
-//! requests alone. Counts what the process does itself, not what the kernel does for it. Traces are
-//! sent to a receiver in this process before the gateway ends, so their encoding is counted too.
+//! requests alone. The gateway also works for each second that passes: it checks backends and looks
+//! for what is wrong. So the run with fewer requests stands idle for as long as the other one is
+//! busy. Counts what the process does itself, not what the kernel does for it. Traces are sent to a
+//! receiver in this process before the gateway ends, so their encoding is counted too.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use tokio::time::Instant;
 
 use super::load::{Client, Request};
 use super::origin::{Behaviour, Origin};
@@ -24,6 +28,12 @@ const TRACES_MAX: f64 = 1.05;
 const CACHE_MAX: f64 = 1.10;
 /// The size of the bodies; twice that shows what each byte costs.
 const BODY: usize = 1024;
+
+const HIGH: &str = "x-priority: high\r\n";
+const IN_WORKLOAD: &str = concat!(
+    "x-priority: high\r\n",
+    "x-workload-context: {\"workload_id\": \"nightly\", \"criticality\": 4}\r\n",
+);
 
 const FLOOR: &str = "floor";
 const OURS: &str = "gateway";
@@ -45,6 +55,13 @@ struct Counted {
     body: usize,
 }
 
+/// What a gateway does after it is warm.
+struct Load {
+    requests: usize,
+    /// How long it then stands idle.
+    idle: Duration,
+}
+
 /// Whether instructions can be counted here.
 pub(crate) fn available() -> bool {
     installed("valgrind")
@@ -59,8 +76,8 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let requests = bench.count(1000);
     let mut each = Vec::new();
     for counted in all(&receiver) {
-        let few = counted.run(bench, WARM).await?;
-        let many = counted.run(bench, WARM + requests).await?;
+        let (many, took) = counted.run(bench, Load { requests, idle: Duration::ZERO }).await?;
+        let (few, _) = counted.run(bench, Load { requests: 0, idle: took }).await?;
         each.push((counted.name, (many - few) / requests as f64));
     }
     ensure!(receiver.answered() > 1, "the receiver got no traces");
@@ -75,13 +92,11 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
 
 /// Everybody who is counted, the floor first.
 fn all(receiver: &Origin) -> Vec<Counted> {
-    let context = "x-priority: high\r\n\
-                   x-workload-context: {\"workload_id\": \"nightly\", \"criticality\": 4}\r\n";
     let ours = Counted::ours;
     let mut all = vec![
         Counted { config: None, ..ours(FLOOR, String::new()) },
         ours(OURS, flow_control()),
-        Counted { headers: context, ..ours(WORKLOADS, workloads()) },
+        Counted { headers: IN_WORKLOAD, ..ours(WORKLOADS, workloads()) },
         ours(UNTRACED, traced(receiver.address, 0.0)),
         ours(TRACED, traced(receiver.address, 1.0)),
         Counted { body: 2 * BODY, ..ours(LARGER, flow_control()) },
@@ -116,12 +131,11 @@ fn judge(table: &mut Table, each: &[(&str, f64)]) {
 impl Counted {
     /// The gateway, with this configuration.
     fn ours(name: &'static str, config: String) -> Self {
-        let headers = "x-priority: high\r\n";
-        Self { name, config: Some(config), program: None, headers, body: BODY }
+        Self { name, config: Some(config), program: None, headers: HIGH, body: BODY }
     }
 
-    /// All instructions of a run with so many requests.
-    async fn run(&self, bench: &mut Bench, requests: usize) -> Result<f64> {
+    /// All instructions of a run, and how long its requests took.
+    async fn run(&self, bench: &mut Bench, load: Load) -> Result<(f64, Duration)> {
         let origin = Origin::start(Behaviour::default())?;
         let (log, counts) = (bench.fixture.file("log"), bench.fixture.file("callgrind"));
         let (program, arguments) = match &self.config {
@@ -137,13 +151,19 @@ impl Counted {
         let process = Process::start(self.name, &mut command, &log, Ready::Says).await?;
         let request = Request::chat_of(self.body, false, self.headers);
         let mut client = Client::connect(process.address).await?;
-        for _ in 0..requests {
+        for _ in 0..WARM {
             client.ask_well(&request).await?;
         }
+        let began = Instant::now();
+        for _ in 0..load.requests {
+            client.ask_well(&request).await?;
+        }
+        let took = began.elapsed();
+        tokio::time::sleep(load.idle).await;
         drop(client);
         process.end_beside().await?;
         let text = fs::read_to_string(&counts).with_context(|| counts.display().to_string())?;
         let total = text.lines().find_map(|line| line.strip_prefix("totals:"));
-        Ok(total.context("callgrind counted nothing")?.trim().parse()?)
+        Ok((total.context("callgrind counted nothing")?.trim().parse()?, took))
     }
 }
