@@ -30,6 +30,9 @@ enum Phase {
     Swallowed,
 }
 
+/// What the poll of a body returns.
+type PolledFrame<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
+
 /// The waker of a connection. It must stay in the task that used it first.
 #[derive(Default)]
 pub(super) struct QuietWaker(Option<Waker>);
@@ -62,7 +65,7 @@ impl QuietWaker {
 pub(super) fn poll_frame<B: Body + Unpin>(
     body: &mut B,
     context: &mut Context<'_>,
-) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+) -> PolledFrame<B> {
     if PHASE.get() != Phase::Inside {
         return Pin::new(body).poll_frame(context);
     }
@@ -186,7 +189,7 @@ mod tests {
         let before_and_after = |context: &mut Context<'_>| {
             context.waker().wake_by_ref();
             take_frame(1, context);
-            context.waker().clone().wake();
+            context.waker().wake_by_ref();
         };
         assert_eq!(wakes(before_and_after), 2);
         let from_another_thread = |context: &mut Context<'_>| {
