@@ -342,6 +342,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "n02_retry_after_stays",
     },
     Mutant {
+        name: "a drain rate never forgets",
+        file: "drain_rate.rs",
+        site: "let kept = «(-secs / MEMORY_SECS).exp()»;",
+        instead: "1.0",
+        noticed_by: "a_least_wait_follows",
+    },
+    Mutant {
+        name: "a least wait follows the mean rate",
+        file: "drain_rate.rs",
+        site: "self.at(now).map(|mean| «mean.max(self.peak)»)",
+        instead: "mean",
+        noticed_by: "a_least_wait_follows",
+    },
+    Mutant {
+        name: "an ask that will be late has an estimate",
+        file: "controller/forecast.rs",
+        site: "let becomes_late = «!late» && wait.is_some_and(",
+        instead: "false",
+        noticed_by: "an_ask_that_will_be_late",
+    },
+    Mutant {
         name: "a boost is a constant for every backend",
         file: "route/weights.rs",
         site: "RATE_AT_ZERO * «(-boost / BOOST_TO_HALVE).exp2()»",

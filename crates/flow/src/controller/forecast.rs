@@ -20,8 +20,13 @@ pub struct WaitForecast {
     pub position: u32,
     /// Whether it is late: fresh asks of its flow that come later go before it.
     pub late: bool,
-    /// The predicted remaining wait, if a rate is known. For a late ask it is the least wait.
+    /// Whether it will be late before its turn comes, at the present rate.
+    pub becomes_late: bool,
+    /// The predicted remaining wait, if a rate is known and the ask is not and will not be late.
     pub wait: Option<Span>,
+    /// The least remaining wait, if a rate is known: at the highest rate of late, behind the asks
+    /// that will not leave before their turn.
+    pub least: Option<Span>,
 }
 
 // === impl Controller ===
@@ -36,18 +41,38 @@ impl Controller {
             return None;
         }
         let late = own.is_late(now);
-        let turn = |ask: &AskRecord| match ask.is_late(now) {
-            true => (true, Time::ZERO, ask.sequence),
-            false => (false, ask.wanted_by, ask.sequence),
-        };
         let earlier = self.asks.slots().map(|slot| &self.asks[slot]).filter(|ask| {
-            ask.phase == Phase::Waiting && ask.flow_queue == own.flow_queue && turn(ask) < turn(own)
+            ask.phase == Phase::Waiting
+                && ask.flow_queue == own.flow_queue
+                && precedes(ask, own, now)
         });
         let (before, cost) =
             earlier.fold((0, 0), |(count, cost), ask| (count + 1, cost + u64::from(ask.cost)));
         let FlowQueue { flow, band, pool, .. } = self.flow_queues[own.flow_queue];
-        let wait = self.wait_behind(QueueKey { flow, band, pool }, cost, now);
-        Some(WaitForecast { position: before + 1, late, wait })
+        let key = QueueKey { flow, band, pool };
+        let wait = self.wait_behind(key, cost, now);
+        let becomes_late = !late && wait.is_some_and(|wait| own.is_late(now.after(wait)));
+        let least = wait.and_then(|wait| self.least_wait(slot, (key, wait), now));
+        let wait = wait.filter(|_| !late && !becomes_late);
+        Some(WaitForecast { position: before + 1, late, becomes_late, wait, least })
+    }
+
+    /// The least wait of an ask whose predicted wait is known: asks of its flow that leave before
+    /// its turn, and asks of other flows, may not delay it.
+    fn least_wait(&self, slot: u32, (key, wait): (QueueKey, Span), now: Time) -> Option<Span> {
+        let own = &self.asks[slot];
+        let turn = now.after(wait);
+        let stays = |ask: &&AskRecord| {
+            ask.phase == Phase::Waiting
+                && ask.flow_queue == own.flow_queue
+                && ask.deadline > turn
+                && precedes(ask, own, now)
+        };
+        let ahead = self.asks.slots().map(|slot| &self.asks[slot]).filter(stays);
+        let cost: u64 = ahead.map(|ask| u64::from(ask.cost)).sum();
+        let domain = self.supply.pools[key.pool as usize].domain;
+        let rate = self.domains[domain as usize].drain_rate.highest(now)?;
+        Some(Span::from_secs_f64(cost as f64 / rate).min(wait))
     }
 
     /// The predicted wait of a new ask; `None` before a rate is known.
@@ -99,4 +124,14 @@ impl Controller {
         let pools = &self.supply.domains[domain as usize];
         pools.iter().map(|&pool| self.fair_queues[pool as usize][band].cost_waiting as f64).sum()
     }
+}
+
+/// Whether an ask of a flow goes before another one: fresh asks by their objectives, then late ones
+/// by arrival.
+fn precedes(ask: &AskRecord, other: &AskRecord, now: Time) -> bool {
+    let turn = |ask: &AskRecord| match ask.is_late(now) {
+        true => (true, Time::ZERO, ask.sequence),
+        false => (false, ask.wanted_by, ask.sequence),
+    };
+    turn(ask) < turn(other)
 }

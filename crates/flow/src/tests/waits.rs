@@ -13,7 +13,18 @@ fn full_at(total: u32) -> Settings {
 
 /// One server that takes `millis` for each ask, with `depth` others waiting in `flows` flows.
 fn steady(fixture: &mut Fixture, millis: u64, flows: usize, depth: u32, rounds: usize) {
-    let mut running = fixture.start("flow-0");
+    let running = fixture.start("flow-0");
+    serve(fixture, running, (millis, flows), depth, rounds);
+}
+
+/// The same from a running ask on; returns the next one.
+fn serve(
+    fixture: &mut Fixture,
+    mut running: Ticket,
+    (millis, flows): (u64, usize),
+    depth: u32,
+    rounds: usize,
+) -> Ticket {
     for round in 0..rounds {
         while fixture.gate.depth() < depth {
             let flow = format!("flow-{}", (round + fixture.gate.depth() as usize) % flows);
@@ -23,6 +34,7 @@ fn steady(fixture: &mut Fixture, millis: u64, flows: usize, depth: u32, rounds: 
         fixture.settle(running, 1);
         running = fixture.granted()[0];
     }
+    running
 }
 
 fn retry_after(verdict: Verdict) -> Span {
@@ -188,4 +200,38 @@ fn a_waiting_ask_has_a_position_and_a_predicted_wait() {
     assert!((3.0..=5.0).contains(&wait), "20 asks at 5 a second: {wait}");
     fixture.gate.cancel(last, now).unwrap();
     assert_eq!(fixture.gate.wait_forecast(last, now), None);
+}
+
+/// Fresh asks that come later go before a late one, so no wait can be predicted for it.
+#[test]
+fn an_ask_that_will_be_late_has_a_least_wait_only() {
+    let objectives = [Span::from_secs(2); crate::BANDS];
+    let mut fixture = Fixture::new(Settings { objectives, ..full_at(1000) }, 1);
+    steady(&mut fixture, 200, 1, 3, 100);
+    let soon = fixture.queue("flow-0", Band::Normal);
+    for _ in 0..20 {
+        fixture.queue("flow-0", Band::Normal);
+    }
+    let last = fixture.queue("flow-0", Band::Normal);
+    let now = fixture.now;
+    let [soon, last] = [soon, last].map(|ask| fixture.gate.wait_forecast(ask, now).unwrap());
+    assert!(!soon.becomes_late && soon.wait.is_some() && soon.least <= soon.wait, "{soon:?}");
+    assert!(last.becomes_late && !last.late && last.wait.is_none(), "{last:?}");
+    let least = last.least.unwrap().secs_f64();
+    assert!((3.5..=5.5).contains(&least), "some 24 asks at 5 a second: {least}");
+}
+
+/// A server that was slow for a while may be fast again.
+#[test]
+fn a_least_wait_follows_the_highest_rate() {
+    let mut fixture = Fixture::new(full_at(1000), 1);
+    let running = fixture.start("flow-0");
+    let running = serve(&mut fixture, running, (200, 1), 20, 100);
+    serve(&mut fixture, running, (1000, 1), 20, 20);
+    let last = fixture.queue("flow-0", Band::Normal);
+    let now = fixture.now;
+    let forecast = fixture.gate.wait_forecast(last, now).unwrap();
+    let (wait, least) = (forecast.wait.unwrap().secs_f64(), forecast.least.unwrap().secs_f64());
+    assert!(wait > 12.0, "20 asks at little more than one a second: {wait}");
+    assert!((3.5..=7.0).contains(&least), "20 asks at 5 a second, which fade slowly: {least}");
 }

@@ -31,9 +31,12 @@ pub(crate) struct RequestPage {
     /// Waiting requests of higher bands.
     higher_bands_waiting: Option<u32>,
     estimated_wait_seconds: Option<f64>,
-    /// For a late request, instead of an estimate: fresh ones that come later go before it.
+    /// Instead of an estimate, for a request that is or will be late: fresh ones that come later go
+    /// before it.
     least_wait_seconds: Option<f64>,
     late: Option<bool>,
+    /// Whether it will be late before its turn comes, at the present rate.
+    becomes_late: Option<bool>,
     backend: Option<String>,
     /// Why this backend was chosen.
     reason: Option<&'static str>,
@@ -85,7 +88,8 @@ fn find(state: &State, core: &mut Controller, (id, now): (&str, Time)) -> Option
     let band = ask.band as usize;
     let higher: u32 = (band + 1..BANDS).map(|higher| core.waiting()[higher]).sum();
     let forecast = core.wait_forecast(ask.ticket, now).filter(|_| waits);
-    let wait = |late| forecast.filter(|known| known.late == late)?.wait.map(secs);
+    let wait = forecast.and_then(|known| known.wait).map(secs);
+    let least = forecast.and_then(|known| known.least).map(secs).filter(|_| wait.is_none());
     let page = RequestPage {
         id: id.to_owned(),
         stage: if waits { "waiting" } else { "in_flight" },
@@ -94,9 +98,10 @@ fn find(state: &State, core: &mut Controller, (id, now): (&str, Time)) -> Option
         age_seconds: Some(secs(now.since(ask.arrival))),
         position: forecast.map(|forecast| forecast.position),
         higher_bands_waiting: waits.then_some(higher),
-        estimated_wait_seconds: wait(false),
-        least_wait_seconds: wait(true),
+        estimated_wait_seconds: wait,
+        least_wait_seconds: least,
         late: waits.then_some(ask.late),
+        becomes_late: forecast.map(|known| known.becomes_late),
         ..RequestPage::default()
     };
     Some(FoundAsk { page, backend: ask.backend, model: ask.model, index: ask.ticket.index() })
@@ -116,6 +121,10 @@ fn live_text(page: &RequestPage) -> String {
     };
     let rest = match (page.estimated_wait_seconds, page.least_wait_seconds) {
         (Some(rest), _) => format!("; about {rest:.1} s remain"),
+        (None, Some(least)) if page.becomes_late == Some(true) => format!(
+            "; at the present rate it will be late before its turn, and fresh requests of its flow \
+             then go first: at least {least:.1} s remain"
+        ),
         (None, Some(least)) => format!(
             "; it is late, so the fresh requests of its flow go first: at least {least:.1} s \
              remain, and no time can be told while fresh ones keep coming"
@@ -202,6 +211,9 @@ mod tests {
         let text = live_text(&late);
         assert!(text.contains("it is late") && text.contains("at least 4.3 s remain"), "{text}");
         assert!(text.ends_with("no time can be told while fresh ones keep coming."), "{text}");
+        let soon = RequestPage { becomes_late: Some(true), ..late.clone() };
+        let text = live_text(&RequestPage { late: Some(false), ..soon });
+        assert!(text.contains("it will be late") && text.contains("at least 4.3 s"), "{text}");
         let unknown = live_text(&waiting(true));
         assert!(unknown.contains("fresh requests of its flow go first"), "{unknown}");
     }

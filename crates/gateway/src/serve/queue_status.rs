@@ -72,10 +72,11 @@ async fn send_error(json: &[u8], frames: Frames, limit: Duration) {
 }
 
 fn comment(forecast: WaitForecast, depth: u32) -> Frame<Bytes> {
-    let WaitForecast { position, late, wait } = forecast;
-    // Fresh requests that come later go before a late one.
-    let name = if late { "least_wait_ms" } else { "estimated_wait_ms" };
-    let wait = wait.map(|wait| format!(" {name}={}", clock::duration(wait).as_millis()));
+    let WaitForecast { position, wait, least, .. } = forecast;
+    // Fresh requests that come later go before a late one, so it has no estimate.
+    let named = wait.map(|wait| ("estimated_wait_ms", wait));
+    let named = named.or_else(|| least.map(|least| ("least_wait_ms", least)));
+    let wait = named.map(|(name, wait)| format!(" {name}={}", clock::duration(wait).as_millis()));
     let wait = wait.unwrap_or_default();
     Frame::data(format!(": queue position={position} waiting={depth}{wait}\n\n").into())
 }
