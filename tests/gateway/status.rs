@@ -213,6 +213,75 @@ fn m03_a_full_disk_is_named() {
     });
 }
 
+/// An upload that finds no room is refused, and the finding stays until there is room.
+#[test]
+fn m03_a_full_disk_of_batches_is_named_without_a_batch() {
+    let (backend, folder) = (Backend::quick(), fresh_file().with_file_name("small"));
+    let Some(disk) = Tiny::mount(folder) else {
+        return leave_out("this takes the right to mount a small file system");
+    };
+    let sections = format!("[batch]\nfolder = {:?}\n", disk.0);
+    let gateway = Gateway::start(&config(&sections, &[("one", backend.address())]));
+    assert!(fs::write(disk.0.join("rest"), vec![0; 2 << 20]).is_err());
+    let found = named(&gateway, ("disk_full", "batch.folder"), "");
+    assert!(found["text"].as_str().unwrap().contains(disk.0.to_str().unwrap()), "{found}");
+    let form = format!(
+        "--XYZ\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n--XYZ\r\n\
+         Content-Disposition: form-data; name=\"file\"; filename=\"in\"\r\n\r\n{}\r\n--XYZ--\r\n",
+        "x".repeat(300_000)
+    );
+    let kind = "multipart/form-data; boundary=XYZ".to_owned();
+    let headers = vec![("content-type".to_owned(), kind)];
+    let upload = HttpRequest { headers, ..HttpRequest::post("/v1/files", form) };
+    let refused = gateway.ask(&upload);
+    assert_eq!((refused.status, refused.code().as_str()), (507, "storage_full"));
+    let refusals = named(&gateway, ("requests_refused", "storage_full"), "");
+    let advice = refusals["advice"].as_str().unwrap();
+    assert!(advice.starts_with("See disk_full"), "{advice}");
+    fs::remove_file(disk.0.join("rest")).unwrap();
+    let page = eventually("room", || {
+        let page = gateway.get("/status").json();
+        let findings = page["findings"].to_string();
+        if findings.contains("disk_full") { Err(findings) } else { Ok(page) }
+    });
+    assert!(page["recent"].to_string().contains("disk_full"), "it was so a moment ago: {page}");
+    let (said, _) = status(&gateway.url(), "");
+    assert!(said.contains(" s ago: the disk is full: batch.folder"), "{said}");
+}
+
+/// The page at which a finding with this id is shown, or at which none is.
+fn page_with(gateway: &Gateway, id: &str, wanted: bool) -> Value {
+    eventually(id, || {
+        let page = gateway.get("/status").json();
+        let is_shown = page["findings"].to_string().contains(&format!("{id:?}"));
+        if is_shown == wanted { Ok(page) } else { Err(page.to_string()) }
+    })
+}
+
+#[test]
+fn m03_a_changed_configuration_that_is_not_in_force_is_named() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before(ONE, &backend);
+    let write = |sections: &str| gateway.rewrite(&config(sections, &[("one", backend.address())]));
+    write(&format!("{ONE}[queue]\nqueue_tll = \"5s\"\n"));
+    let page = page_with(&gateway, "reload_failed", true);
+    assert!(page["findings"][0]["text"].as_str().unwrap().contains("queue_tll"), "{page}");
+    assert_eq!(status(&gateway.url(), "").1, 1);
+    write(&format!("{ONE}[server]\nworkers = 3\n"));
+    let page = page_with(&gateway, "restart_needed", true);
+    assert_eq!(page["reload"]["awaits_restart"][0], "server.workers", "{page}");
+    assert_eq!((&page["level"], &page["reload"]["problems_total"]), (&"ok".into(), &0.into()));
+    write(ONE);
+    page_with(&gateway, "restart_needed", false);
+}
+
+#[test]
+fn m03_the_program_explains_a_finding_without_a_gateway() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let said = run(command.args(["explain", "gate_closed"]));
+    assert!(said.starts_with("gate_closed\n\nBatch requests wait because"), "{said}");
+}
+
 /// Waits until a gateway whose pages need a key is ready.
 fn await_backend(gateway: &Gateway) {
     eventually("ready", || match gateway.get("/ready") {
@@ -299,4 +368,6 @@ fn m03_status_says_how_to_give_a_key() {
     assert!(said.contains("operator.key: No such file"), "{said}");
     fs::write(&key_file, format!("{admin}\n")).unwrap();
     assert_eq!(asked(true), (String::new(), Some(0)));
+    let refused = gateway.ask(&chat("m").key(&admin));
+    assert!(refused.status == 401 && refused.text().contains("an admin key"), "{}", refused.text());
 }

@@ -6,6 +6,7 @@
 mod backend_conditions;
 mod backends;
 mod bands;
+mod configured;
 mod flows;
 mod health;
 pub(crate) mod requests;

@@ -13,6 +13,7 @@
 
 mod api;
 mod create_request;
+mod disk_room;
 mod download;
 mod faults;
 mod file_store;
@@ -81,6 +82,21 @@ impl Batches {
             uploads: Arc::default(),
             changed: Notify::new(),
         }))
+    }
+
+    /// Looks at the room on the disk in intervals, forever.
+    pub(crate) async fn watch_room(self: Arc<Self>) {
+        loop {
+            let files = Arc::clone(&self.files);
+            // A look that failed says nothing; the next one may.
+            let _ = task::blocking(move || files.room().look()).await;
+            tokio::time::sleep(disk_room::LOOK_EVERY).await;
+        }
+    }
+
+    /// Why no file can be written, if the disk is full.
+    pub(crate) fn disk_error(&self) -> Option<String> {
+        self.files.room().error()
     }
 
     /// Moves a complete upload to its path, and inserts its row.

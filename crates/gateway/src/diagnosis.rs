@@ -2,13 +2,15 @@
 //!
 //! The input is a [`Situation`], a copy of the state as plain data. Rules read it and return
 //! findings. No rule reads a clock or another module, so each rule is tested with plain data.
-//! [`Trends`] adds what one moment cannot show: rates, and since when a finding holds.
+//! [`Trends`] adds what one moment cannot show: rates, since when a finding holds, and which ended.
 
 mod backend_rules;
 mod batch_rules;
+mod config_rules;
 mod expiry_rules;
 mod finding;
 mod history;
+mod memory;
 mod queue_rules;
 mod sentence;
 pub(crate) mod situation;
@@ -18,7 +20,7 @@ mod watermark_rules;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use finding::{Level, StatusFinding};
+pub(crate) use finding::{EndedFinding, Level, StatusFinding};
 pub(crate) use history::History;
 pub(crate) use situation::Situation;
 pub(crate) use trends::{Sample, Trends};
@@ -33,6 +35,8 @@ pub(crate) struct StatusPage {
     pub(crate) level: Level,
     /// The worst first.
     pub(crate) findings: Vec<StatusFinding>,
+    /// Those that ended in the last minutes, the last first.
+    pub(crate) recent: Vec<EndedFinding>,
     #[serde(flatten)]
     pub(crate) situation: Situation,
 }
@@ -45,5 +49,10 @@ fn findings(situation: &Situation) -> Vec<StatusFinding> {
     queue_rules::check(situation, &mut found);
     batch_rules::check(situation, &mut found);
     expiry_rules::check(situation, &mut found);
+    config_rules::check(situation, &mut found);
+    for (at, finding) in found.iter_mut().enumerate() {
+        finding.order = at;
+    }
+    queue_rules::explain_refusals(&mut found, &[]);
     found
 }

@@ -13,7 +13,8 @@ use crate::api_keys::ApiKey;
 use crate::backend::Fleet;
 use crate::body_memory::BodyMemory;
 use crate::clock::{self, Clock};
-use crate::config::{Config, Source, reload::Reloads};
+use crate::config::reload::{ReloadProblems, Reloads};
+use crate::config::{Config, Source};
 use crate::connections::Connections;
 use crate::diagnosis::Trends;
 use crate::diagnosis::situation::BatchWork;
@@ -35,6 +36,8 @@ pub(crate) struct State {
     pub(crate) clock: Clock,
     /// The configuration in force; a reload replaces it whole.
     pub(crate) config: ArcSwap<Config>,
+    /// Why the last change of the configuration is not in force, if it is not.
+    pub(crate) reload_problems: ReloadProblems,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) observer: Arc<Observer>,
@@ -104,6 +107,7 @@ impl State {
         Arc::new(Self {
             clock,
             config: ArcSwap::from_pointee(config),
+            reload_problems: ReloadProblems::default(),
             scheduler,
             fleet,
             observer,
@@ -228,7 +232,7 @@ impl State {
     /// Applies new configuration whenever there is one. Never returns.
     pub(crate) async fn reload(self: Arc<Self>, source: Source) {
         let mut reloads = match Reloads::new(source, Config::clone(&self.config.load())) {
-            Ok(reloads) => reloads,
+            Ok(reloads) => reloads.showing(Arc::clone(&self.reload_problems)),
             Err(error) => return tracing::warn!(%error, "the configuration is not watched"),
         };
         loop {

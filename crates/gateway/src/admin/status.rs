@@ -3,30 +3,27 @@
 //! The core is read once, under its lock; names and texts are added after.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use flow::{
     AskView, BANDS, BackendId, BackendView, Band, Bounds, Controller, Counters, FlowView, ModelId,
-    Settings, Stage, StockUnit, Time,
+    Settings, Span, Stage, StockUnit, Time,
 };
 
 use super::backend_conditions::conditions;
+use super::configured::{certificates, keys, reload, tenants};
 use super::flows::{depth, weight_of};
 use super::{busiest_of, id_names};
-use crate::api_keys::KeyOwner;
 use crate::clock;
-use crate::config::settings::tenants::Tenant;
 use crate::diagnosis::situation::{
-    BackendCondition, BandState, CertificateExpiry, FlowState, KeyExpiry, ModelState, QueueState,
-    StockState, StoreTrouble, TenantState,
+    BackendCondition, BandState, FlowState, ModelState, QueueState, StockState, StoreTrouble,
 };
 use crate::diagnosis::{History, Sample, Situation, StatusPage};
 use crate::observe::{BAND_NAMES, IdNames};
 use crate::state::State;
-use crate::tls::Certificate;
 
 /// How often the state is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -34,11 +31,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const FLOWS_MAX: usize = 100;
 const MODELS_MAX: usize = 50;
 const BACKENDS_MAX: usize = 200;
-const TENANTS_MAX: usize = 100;
-const KEYS_MAX: usize = 20;
-const CERTIFICATES_MAX: usize = 20;
-/// A key that expires within this time is shown.
-const EXPIRES_SOON_SECS: u64 = 7 * 24 * 3600;
 
 /// A copy of the core.
 struct CoreCopy {
@@ -113,9 +105,11 @@ fn look(state: &State) -> (Situation, Sample) {
         granted: core.counters.granted,
         bypassed: core.counters.bypassed,
         settled: core.counters.settled,
+        abandoned: core.counters.cancelled_waiting + core.counters.evictions(),
         depth: core.queue.depth,
         endings: state.observer.endings(),
         attempts: state.observer.attempt_ends(),
+        ..Sample::default()
     };
     let watched = config.fleet.discover || config.fleet.endpoints_file.is_some();
     let has_backends = !statuses.is_empty() || watched || state.batch_work.get().is_none();
@@ -149,6 +143,7 @@ fn look(state: &State) -> (Situation, Sample) {
         backends_total,
         keys: keys(state),
         certificates: certificates(state),
+        reload: reload(state),
         ..Situation::default()
     };
     let unwritten = state.observer.accounts().and_then(|accounts| accounts.error());
@@ -188,57 +183,6 @@ fn models(
     (models, left_out)
 }
 
-fn tenants(state: &State) -> (Vec<TenantState>, usize) {
-    let accounts = state.observer.accounts();
-    let used = accounts.map(|accounts| accounts.used()).unwrap_or_default();
-    let (config, now) = (state.config.load(), clock::since_epoch().as_secs());
-    let entry = |tenant: &Arc<Tenant>| {
-        let used = used.get(&tenant.name).copied().unwrap_or_default();
-        let used_up = state.tenants.used_up(tenant, now);
-        TenantState {
-            name: tenant.name.clone(),
-            tokens_today: used.day,
-            tokens_this_month: used.month,
-            tokens_per_day: tenant.quotas.day,
-            tokens_per_month: tenant.quotas.month,
-            quota_used_up: used_up.map(|(period, _)| period),
-            quota_ends_in_seconds: used_up.map(|(_, left)| left.secs_f64()),
-        }
-    };
-    // Without accounts only a used-up quota is known.
-    let shown = |tenant: &TenantState| accounts.is_some() || tenant.quota_used_up.is_some();
-    let mut tenants: Vec<TenantState> = config.tenants.iter().map(entry).filter(shown).collect();
-    let left_out = busiest_of(&mut tenants, TENANTS_MAX, |tenant| {
-        (tenant.quota_used_up.is_some(), tenant.tokens_today)
-    });
-    (tenants, left_out)
-}
-
-fn keys(state: &State) -> Vec<KeyExpiry> {
-    let now = clock::since_epoch().as_secs();
-    let config = state.config.load();
-    let entry = |(expires, name, owner): (u64, String, KeyOwner)| {
-        let tenant = match owner {
-            KeyOwner::Tenant(number) => config.tenants.get(number).map(|one| one.name.clone()),
-            KeyOwner::Admin(_) => None,
-        };
-        KeyExpiry { name, tenant, expires_in_seconds: expires as f64 - now as f64 }
-    };
-    config.keys.expiring(now + EXPIRES_SOON_SECS).into_iter().take(KEYS_MAX).map(entry).collect()
-}
-
-fn certificates(state: &State) -> Vec<CertificateExpiry> {
-    let now = clock::since_epoch().as_secs_f64();
-    let expiring = state.tls.get().map(|tls| tls.expiring()).unwrap_or_default();
-    let entry = |(file, certificate): (PathBuf, Certificate)| CertificateExpiry {
-        file: file.display().to_string(),
-        expires_in_seconds: certificate.not_after as f64 - now,
-        last_day: certificate.last_day(),
-        valid_yet: certificate.not_before as f64 <= now,
-    };
-    expiring.into_iter().take(CERTIFICATES_MAX).map(entry).collect()
-}
-
 // === impl CoreCopy ===
 
 impl CoreCopy {
@@ -253,6 +197,7 @@ impl CoreCopy {
             oldest_seconds: sums.oldest.iter().flatten().min().copied().map(age),
             late: sums.late.iter().sum(),
             ttl_seconds: settings.default_class.ttl.secs_f64(),
+            objective_seconds: objective(settings),
             flows: core.flows().filter(is_busy).count(),
             ..QueueState::default()
         };
@@ -285,6 +230,12 @@ impl CoreCopy {
             bounds: settings.bounds,
         }
     }
+}
+
+/// The objective of normal requests.
+fn objective(settings: &Settings) -> Option<f64> {
+    let objective = settings.objectives[Band::Normal as usize];
+    (objective != Span::FOREVER).then(|| objective.secs_f64())
 }
 
 fn is_busy(flow: &FlowView<'_>) -> bool {

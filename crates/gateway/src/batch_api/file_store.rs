@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::disk_room::DiskRoom;
+
 /// The size of the write buffer.
 const BUFFER: usize = 256 << 10;
 
@@ -23,6 +25,7 @@ pub(super) struct FileStore {
     /// The most bytes of all files, and the bytes that are stored or reserved.
     limit: u64,
     used: AtomicU64,
+    room: DiskRoom,
 }
 
 /// A file that is being written. It is deleted on drop, unless it was kept.
@@ -58,7 +61,8 @@ impl FileStore {
         builder.create(&drafts)?;
         // Messages name files by their absolute path, because the next process may start elsewhere.
         let (files, drafts) = (files.canonicalize()?, drafts.canonicalize()?);
-        Ok(Arc::new(Self { files, drafts, limit, used: AtomicU64::new(0) }))
+        let room = DiskRoom::new(files.clone());
+        Ok(Arc::new(Self { files, drafts, limit, used: AtomicU64::new(0), room }))
     }
 
     /// Deletes the leftovers of a crash: drafts, and files without a row. `used` is the size of the
@@ -72,6 +76,11 @@ impl FileStore {
     /// The path of a file.
     pub(super) fn path(&self, id: &str) -> PathBuf {
         self.files.join(id)
+    }
+
+    /// The room on the disk.
+    pub(super) fn room(&self) -> &DiskRoom {
+        &self.room
     }
 
     /// Creates a draft.
@@ -144,9 +153,11 @@ impl Draft {
             fs::rename(self.files.drafts.join(&self.id), self.files.path(&self.id))
         });
         if let Err(error) = placed {
+            self.files.room.failed(&error, self.written);
             self.discard();
             return Err(error);
         }
+        self.files.room.wrote(self.written);
         // Makes the new name durable as well.
         File::open(&self.files.files)?.sync_all()?;
         Ok(self.written)
@@ -161,9 +172,15 @@ impl Draft {
 
 impl Write for Draft {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.writer.as_mut().ok_or(io::ErrorKind::NotFound)?.write(bytes)?;
-        self.written += count as u64;
-        Ok(count)
+        let written = self.writer.as_mut().ok_or(io::ErrorKind::NotFound)?.write(bytes);
+        match &written {
+            Ok(count) => self.written += *count as u64,
+            Err(error) => {
+                let needed = self.written.saturating_add(bytes.len() as u64);
+                self.files.room.failed(error, needed);
+            }
+        }
+        written
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use notify::RecommendedWatcher;
@@ -28,6 +28,7 @@ pub struct Reloads {
     seen: Option<(String, Vec<Option<String>>)>,
     /// The problems that were last reported, until the file is good again.
     reported: Option<Vec<String>>,
+    problems: ReloadProblems,
     /// Whether a signal asked for a reload, which is always answered in the log.
     asked: bool,
     /// Whether the file may have changed since it was last read.
@@ -38,6 +39,9 @@ pub struct Reloads {
     watched: Vec<PathBuf>,
     _watcher: Option<RecommendedWatcher>,
 }
+
+/// The problems for which the last change is not in force; none after a good one.
+pub type ReloadProblems = Arc<Mutex<Vec<String>>>;
 
 /// Editors change a file in several steps. After this delay they are done.
 const SETTLING: Duration = Duration::from_millis(100);
@@ -53,12 +57,13 @@ impl Reloads {
         let watcher = watch_or_warn(&watched, &changed);
         let stale = source.file.is_some();
         let (seen, reported) = (None, None);
-        let asked = false;
+        let (asked, problems) = (false, ReloadProblems::default());
         Ok(Self {
             source,
             in_force,
             seen,
             reported,
+            problems,
             asked,
             stale,
             changed,
@@ -66,6 +71,11 @@ impl Reloads {
             watched,
             _watcher: watcher,
         })
+    }
+
+    /// Shows the problems of the last change to others.
+    pub fn showing(self, problems: ReloadProblems) -> Self {
+        Self { problems, ..self }
     }
 
     /// Waits for a configuration that differs from the one in force. If the future is dropped, the
@@ -137,6 +147,7 @@ impl Reloads {
         let kept = kept.and_then(|config| self.keep_fixed(config));
         match kept.and_then(|config| with_secrets(&self.source, config)) {
             Ok(config) => {
+                self.show(Vec::new());
                 let expected = self.reported.take().is_some() || std::mem::take(&mut self.asked);
                 let news = config != self.in_force;
                 if expected && !news {
@@ -151,8 +162,13 @@ impl Reloads {
         }
     }
 
+    fn show(&self, problems: Vec<String>) {
+        *self.problems.lock().unwrap_or_else(PoisonError::into_inner) = problems;
+    }
+
     fn report(&mut self, error: &ConfigError) {
         let problems = error.lines();
+        self.show(problems.clone());
         if self.reported.as_ref() == Some(&problems) {
             return;
         }
@@ -188,6 +204,7 @@ impl Reloads {
         for key in changed {
             let text = format!("{key} has changed: that needs a restart, the old one stays");
             new.notices.push(Finding::elsewhere(text));
+            new.awaits_restart.push(key);
         }
         // Not a key: the endpoint picker sets it when it starts.
         new.fleet.addressed = old.fleet.addressed;

@@ -65,10 +65,11 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         dispatch: dispatch::dispatch(&root.section("dispatch"), source, &batch),
         batch,
         notices: Vec::new(),
+        awaits_restart: Vec::new(),
         values,
     };
     tenants::refuse_lone_tokens(&root, &config);
-    tenants::notice_quotas(&root, &config);
+    tenants::notice_accounts(&root, &config);
     lints::notice(&root, &config);
     config
 }

@@ -75,6 +75,8 @@ pub struct Config {
     pub dbus: Option<Bus>,
     /// Values that are accepted but may not do what was meant, for the log and `tidegate check`.
     pub notices: Vec<Finding>,
+    /// Keys that have changed since the start, and that only a restart can apply.
+    pub awaits_restart: Vec<String>,
     /// The values as they were written, and where.
     pub values: Values,
 }

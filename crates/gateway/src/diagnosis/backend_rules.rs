@@ -7,6 +7,10 @@ use super::situation::{BackendCondition, Situation};
 /// A backend is slow if it takes this many times as long as the others, and so much longer.
 const SLOW_TIMES: f64 = 3.0;
 const SLOW_MORE_MS: f64 = 100.0;
+/// A backend misses the objective for so long, and the finding stays for so long while requests
+/// wait, because then the time says less.
+const ALONE_SECS: f64 = 5.0;
+const ALONE_KEPT_SECS: f64 = 60.0;
 /// A backend is hung if it has had requests without a sign of life for this many times its usual
 /// time to a first byte, and for so many seconds.
 const HUNG_TIMES: f64 = 5.0;
@@ -37,7 +41,7 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
         found.extend(state_of(backend, situation));
         if backend.ready {
             found.extend(failing(backend));
-            found.extend(slow(backend, backends));
+            found.extend(slow(backend, backends).or_else(|| misses_objective(backend, situation)));
         }
         found.extend(hung(backend));
     }
@@ -164,6 +168,35 @@ fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFi
         .advise(format!(
             "See whether {} shares its GPU, is throttled or has other settings than its peers. \
              Until then, take it out of [[backends]].",
+            backend.url
+        ));
+    Some(finding)
+}
+
+/// A backend whose first tokens come later than the objective although no request waits: no order
+/// of the queue can help, and it may have no peer that shows how slow it is.
+fn misses_objective(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
+    let own = backend.stream_first_byte_ms? / 1e3;
+    let objective = situation.queue.objective_seconds?;
+    if own <= objective || situation.queue.depth > 0 || backend.answered_per_minute == 0.0 {
+        return None;
+    }
+    let id = &backend.id;
+    let text = format!(
+        "{id} is slow: a first token takes {} although no request waits, and the objective is {}",
+        span(own),
+        span(objective)
+    );
+    let finding = StatusFinding::new("backend_slow", Level::Warning, text)
+        .about(id)
+        .lasting(ALONE_SECS)
+        .kept(ALONE_KEPT_SECS)
+        .figure("own_ms", own * 1e3)
+        .figure("objective_ms", objective * 1e3)
+        .advise(format!(
+            "See whether {} shares its GPU, is throttled, or gets longer prompts than it can \
+             compute in time. If this is its usual speed, raise queue.slo_ttft: requests count as \
+             late before they could be served.",
             backend.url
         ));
     Some(finding)

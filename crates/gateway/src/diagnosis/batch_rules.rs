@@ -4,7 +4,13 @@ use super::finding::{Level, StatusFinding};
 use super::situation::{BatchQueueState, GateCondition, Situation, StoreTrouble};
 
 /// A gate closes and opens all the time. It is reported when it has been closed for so long.
-const CLOSED_SECS: f64 = 2.0;
+const CLOSED_SECS: f64 = 5.0;
+/// The same while a batch request is in flight: it may be what closes the gate, or it may wait.
+const RUNNING_SECS: f64 = 20.0;
+/// The same for a gate whose batch work goes on.
+const BUSY_SECS: f64 = 10.0;
+/// A gate that opens for a shorter time than this has not ended its finding.
+const KEPT_SECS: f64 = 15.0;
 
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     found.extend(situation.stores.iter().map(store));
@@ -36,48 +42,71 @@ fn store(trouble: &StoreTrouble) -> StatusFinding {
     StatusFinding::new(id, Level::Trouble, text).about(name).advise(advice)
 }
 
+/// A finding about a gate that sends nothing.
 fn gate(gate: &GateCondition, queues: &[BatchQueueState]) -> Option<StatusFinding> {
-    let behind = queues.iter().filter(|queue| queue.gates.contains(&gate.name));
-    let pending: u64 = behind.map(|queue| queue.pending + queue.retry).sum();
-    if pending == 0 || (gate.open && gate.left > 0) {
+    let behind = || queues.iter().filter(|queue| queue.gates.contains(&gate.name));
+    let pending: u64 = behind().map(|queue| queue.pending + queue.retry).sum();
+    // Batch work fills the servers by itself, so its gate closes and opens while it goes on.
+    let goes_on = behind().any(|queue| queue.ended_lately > 0);
+    let runs = behind().any(|queue| queue.in_flight > 0);
+    let finding = if gate.value.is_none() || gate.stale {
+        unreadable(gate, pending)
+    } else if pending == 0 || (gate.open && gate.left > 0) {
         return None;
-    }
-    let GateCondition { name, state, source, .. } = gate;
-    let (id, text, advice) = if gate.value.is_none() {
-        let text =
-            format!("the gate {name} cannot be read, so {pending} batch requests wait: {state}");
-        ("gate_unreadable", text, format!("See whether {source} can be read from here."))
-    } else if !gate.open && !gate.spent {
-        let text = format!("the gate {name} is closed, so {pending} batch requests wait: {state}");
-        let advice = format!(
-            "Batch work waits while {source} is busy. Add capacity, or change the baseline of the \
-             gate in [[dispatch.gates]]."
-        );
-        ("gate_closed", text, advice)
+    } else if gate.open || gate.spent || goes_on {
+        used_up(gate, pending)
     } else {
-        let text = format!(
-            "the budget of the gate {name} is used up, so {pending} batch requests wait: {state}"
-        );
-        let advice = "This is the usual state of a busy dispatcher. If it lasts while the backends \
-                      are idle, see the age of the reading in /dispatch.";
-        ("budget_used_up", text, advice.to_owned())
+        closed(gate, pending).lasting(if runs { RUNNING_SECS } else { CLOSED_SECS })
     };
-    let level = match id {
-        "gate_unreadable" => Level::Trouble,
-        "budget_used_up" => Level::Note,
-        _ => Level::Warning,
-    };
-    let mut finding = StatusFinding::new(id, level, text)
-        .about(name)
-        .lasting(if id == "budget_used_up" { 5.0 * CLOSED_SECS } else { CLOSED_SECS })
+    let mut finding = finding
+        .about(&gate.name)
+        .kept(KEPT_SECS)
         .figure("pending", pending as f64)
         .figure("in_flight", gate.in_flight as f64)
-        .figure("threshold", gate.threshold)
-        .advise(advice);
+        .figure("threshold", gate.threshold);
     if let Some(value) = gate.value {
         finding = finding.figure("value", value);
     }
     Some(finding)
+}
+
+fn unreadable(gate: &GateCondition, pending: u64) -> StatusFinding {
+    let GateCondition { name, state, source, .. } = gate;
+    let why = state.strip_prefix("unreadable: ").unwrap_or(state);
+    let (level, so) = match pending {
+        0 => (Level::Warning, "no batch request would be sent".to_owned()),
+        pending => (Level::Trouble, waits(pending)),
+    };
+    let text = format!("the gate {name} cannot be read, so {so}: {why}");
+    StatusFinding::new("gate_unreadable", level, text)
+        .lasting(CLOSED_SECS)
+        .advise(format!("See whether {source} can be read from here."))
+}
+
+fn closed(gate: &GateCondition, pending: u64) -> StatusFinding {
+    let GateCondition { name, state, source, .. } = gate;
+    let why = state.strip_prefix("closed: ").unwrap_or(state);
+    let text = format!("the gate {name} is closed, so {}: {why}", waits(pending));
+    StatusFinding::new("gate_closed", Level::Warning, text).advise(format!(
+        "Batch work waits while {source} is busy. Add capacity, or change the baseline of the \
+         gate in [[dispatch.gates]]."
+    ))
+}
+
+fn used_up(gate: &GateCondition, pending: u64) -> StatusFinding {
+    let GateCondition { name, state, .. } = gate;
+    let text = format!("the gate {name} allows no more for now, so {}: {state}", waits(pending));
+    StatusFinding::new("budget_used_up", Level::Note, text).lasting(BUSY_SECS).advise(
+        "This is the usual state of a busy dispatcher. If it lasts while the backends are idle, \
+         see the age of the reading in /dispatch.",
+    )
+}
+
+fn waits(pending: u64) -> String {
+    match pending {
+        1 => "1 batch request waits".to_owned(),
+        pending => format!("{pending} batch requests wait"),
+    }
 }
 
 fn overload(queue: &BatchQueueState) -> Option<StatusFinding> {

@@ -16,9 +16,9 @@ pub(crate) enum Level {
     Ok,
     /// All works as it is configured, and an operator may want to know it.
     Note,
-    /// Requests are served, but worse than they could be, or not for long.
+    /// Requests are served, but some fail or wait longer than they could, or soon will.
     Warning,
-    /// Requests fail or wait in vain.
+    /// More requests fail than are served, those of a model wait in vain, or a store is unusable.
     Trouble,
 }
 
@@ -39,6 +39,26 @@ pub(crate) struct StatusFinding {
     /// It is reported when it has lasted for so long: a state of a moment is no finding.
     #[serde(skip)]
     pub(super) lasting_secs: f64,
+    /// It stays for so long after it was last found: a state that comes and goes is one finding.
+    #[serde(skip)]
+    pub(super) kept_secs: f64,
+    /// Its place among findings of its level: causes come before their consequences.
+    #[serde(skip)]
+    pub(super) order: usize,
+}
+
+/// A finding that holds no more.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct EndedFinding {
+    pub(crate) id: &'static str,
+    pub(crate) level: Level,
+    pub(crate) subject: Option<String>,
+    /// As it was last found.
+    pub(crate) text: String,
+    pub(crate) lasted_seconds: f64,
+    pub(crate) ended_seconds_ago: f64,
+    pub(crate) advice: String,
+    pub(crate) runbook: String,
 }
 
 // === impl StatusFinding ===
@@ -55,6 +75,8 @@ impl StatusFinding {
             advice: String::new(),
             runbook: format!("{RUNBOOK}#{id}"),
             lasting_secs: 0.0,
+            kept_secs: 0.0,
+            order: 0,
         }
     }
 
@@ -77,5 +99,24 @@ impl StatusFinding {
     pub(super) fn lasting(mut self, secs: f64) -> Self {
         self.lasting_secs = secs;
         self
+    }
+
+    pub(super) fn kept(mut self, secs: f64) -> Self {
+        self.kept_secs = secs;
+        self
+    }
+}
+
+// === impl EndedFinding ===
+
+impl EndedFinding {
+    pub(super) fn of(finding: StatusFinding, lasted_seconds: f64) -> Self {
+        let StatusFinding { id, level, subject, text, advice, runbook, .. } = finding;
+        let ended_seconds_ago = 0.0;
+        Self { id, level, subject, text, lasted_seconds, ended_seconds_ago, advice, runbook }
+    }
+
+    pub(super) fn is_about(&self, finding: &StatusFinding) -> bool {
+        self.id == finding.id && self.subject == finding.subject
     }
 }

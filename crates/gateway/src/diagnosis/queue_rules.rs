@@ -1,8 +1,8 @@
 //! Rules about the queue: floods, capacity, waits that end in vain, refusals, quotas.
 
-use super::finding::{Level, StatusFinding};
+use super::finding::{EndedFinding, Level, StatusFinding};
 use super::sentence::{count, span};
-use super::situation::{FlowState, RefusalCount, Situation, TenantState};
+use super::situation::{FlowState, QueueState, RefusalCount, Situation, TenantState};
 
 /// A flow floods if it has at least this share of the queue and so many waiting requests, and
 /// this many times the share of its weight.
@@ -14,6 +14,10 @@ const FLOOD_TIMES: f64 = 1.5;
 const FLOOD_KEPT: f64 = 0.6;
 /// The rule about them.
 pub(super) const FLOOD: &str = "flow_floods";
+/// The rule about requests that were not served.
+const REFUSED: &str = "requests_refused";
+/// It is trouble if more requests fail than are served, and at least so many.
+const FAILING_LEAST: u32 = 5;
 /// Error codes by which the gateway or its backends fail a sound request. Others are errors of
 /// clients, or limits that an operator has set for a tenant.
 const UNSERVED: [&str; 14] = [
@@ -36,13 +40,19 @@ const UNSERVED: [&str; 14] = [
 const FULL_SHARE: f64 = 0.9;
 /// From this share of the time to live on, the oldest request is about to expire.
 const OLD_SHARE: f64 = 0.8;
+/// A queue that grows is reported from this share of the length that can be served, and if it
+/// reaches that length within so many seconds.
+const GROWN_SHARE: f64 = 0.3;
+const EXPIRE_SOON_SECS: f64 = 60.0;
+/// A burst of a moment is no overload.
+const EXPIRE_LASTING_SECS: f64 = 3.0;
 
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     found.extend(situation.flows.iter().find_map(|flow| floods(flow, situation)));
     found.extend(nearly_full(situation));
     found.extend(will_expire(situation));
     found.extend(held(situation));
-    found.extend(refused(situation, found));
+    found.extend(refused(situation));
     found.extend(situation.tenants.iter().filter_map(quota));
 }
 
@@ -103,22 +113,27 @@ fn will_expire(situation: &Situation) -> Option<StatusFinding> {
     if queue.depth == 0 || situation.backends_ready == 0 || queue.ttl_seconds <= 0.0 {
         return None;
     }
-    let drain = queue.drains_in_seconds.unwrap_or(0.0);
     let oldest = queue.oldest_seconds.unwrap_or(0.0);
-    if drain <= queue.ttl_seconds && oldest < queue.ttl_seconds * OLD_SHARE {
-        return None;
-    }
-    let in_vain = f64::from(queue.depth) * (1.0 - queue.ttl_seconds / drain.max(queue.ttl_seconds));
+    let (in_vain, begins) = (in_vain(queue), begins_to_expire(queue));
     let text = if in_vain >= 1.0 {
         let depth = queue.depth;
         format!("about {in_vain:.0} of {depth} waiting requests will expire before their turn")
-    } else {
+    } else if let Some(secs) = begins {
+        format!(
+            "the queue grows by {:.1} requests a second: in about {} requests begin to expire",
+            queue.growing_per_second,
+            span(secs)
+        )
+    } else if oldest >= queue.ttl_seconds * OLD_SHARE {
         format!("the oldest request has waited {} and is about to expire", span(oldest))
+    } else {
+        return None;
     };
     let finding = StatusFinding::new("requests_will_expire", Level::Warning, text)
+        .lasting(EXPIRE_LASTING_SECS)
         .figure("oldest_seconds", oldest)
         .figure("ttl_seconds", queue.ttl_seconds)
-        .figure("drains_in_seconds", drain)
+        .figure("drains_in_seconds", queue.mean_drain_seconds.unwrap_or(0.0))
         .figure("arriving_per_second", queue.arriving_per_second)
         .figure("starting_per_second", queue.starting_per_second)
         .advise(
@@ -126,6 +141,32 @@ fn will_expire(situation: &Situation) -> Option<StatusFinding> {
              sends most. A longer queue.queue_ttl helps only against a short burst.",
         );
     Some(finding)
+}
+
+/// How many waiting requests will expire. Within a time to live, the backends start so many
+/// requests, and no more. New requests are fresh and go before late ones, so late ones get only
+/// what arriving requests leave.
+fn in_vain(queue: &QueueState) -> f64 {
+    let Some(drain) = queue.mean_drain_seconds.filter(|&drain| drain > 0.0) else { return 0.0 };
+    let (depth, late) = (f64::from(queue.depth), f64::from(queue.late));
+    let rate = depth / drain;
+    let by_order = depth - rate * queue.ttl_seconds;
+    let left_over = (rate - queue.arriving_per_second).max(0.0);
+    // The late ones have waited for half of the longest wait, on the average.
+    let rest = (queue.ttl_seconds - queue.oldest_seconds.unwrap_or(0.0) / 2.0).max(0.0);
+    by_order.max(late - left_over * rest)
+}
+
+/// When a queue that grows will be longer than the backends can serve within a time to live, if
+/// that is soon.
+fn begins_to_expire(queue: &QueueState) -> Option<f64> {
+    let drain = queue.mean_drain_seconds.filter(|&drain| drain > 0.0)?;
+    let most = f64::from(queue.depth) / drain * queue.ttl_seconds;
+    let more = most - f64::from(queue.depth);
+    if queue.growing_per_second <= 0.0 || f64::from(queue.depth) < most * GROWN_SHARE {
+        return None;
+    }
+    Some((more / queue.growing_per_second).max(0.0)).filter(|&secs| secs <= EXPIRE_SOON_SECS)
 }
 
 fn held(situation: &Situation) -> Option<StatusFinding> {
@@ -141,7 +182,7 @@ fn held(situation: &Situation) -> Option<StatusFinding> {
     Some(finding)
 }
 
-fn refused(situation: &Situation, found: &[StatusFinding]) -> Option<StatusFinding> {
+fn refused(situation: &Situation) -> Option<StatusFinding> {
     let unserved = |refusal: &&RefusalCount| UNSERVED.contains(&refusal.reason);
     let refusals = || situation.refusals.iter().filter(unserved);
     let worst = refusals().find(|refusal| refusal.last_minute > 0)?;
@@ -149,26 +190,46 @@ fn refused(situation: &Situation, found: &[StatusFinding]) -> Option<StatusFindi
     let all = u32::try_from(all).unwrap_or(u32::MAX);
     let (requests, were) = (count(all, "request"), if all == 1 { "was" } else { "were" });
     let reason = worst.reason;
-    let text = format!("{requests} {were} not served in the last minute, mostly {reason}");
-    let finding = StatusFinding::new("requests_refused", Level::Warning, text)
+    let mostly = if worst.last_minute < all.into() { ", mostly" } else { ":" };
+    let text = format!("{requests} {were} not served in the last minute{mostly} {reason}");
+    let most_fail = u64::from(all) > situation.queue.served_last_minute && all >= FAILING_LEAST;
+    let level = if most_fail { Level::Trouble } else { Level::Warning };
+    let finding = StatusFinding::new(REFUSED, level, text)
         .about(reason)
         .figure("last_minute", all)
         .figure("mostly", worst.last_minute as f64)
-        .advise(match found.iter().find(|cause| explains(cause, reason)) {
-            Some(cause) => format!("See {}: it explains these refusals.", cause.id),
-            None => advice_for(reason).to_owned(),
-        });
+        .advise(advice_for(reason));
     Some(finding)
 }
 
+/// Advises about the cause of refusals in place of the refusals, where another finding is it: one
+/// that holds, or one that has ended and left refusals behind.
+pub(super) fn explain_refusals(findings: &mut [StatusFinding], recent: &[EndedFinding]) {
+    let refused = |finding: &StatusFinding| finding.id == REFUSED;
+    let Some(at) = findings.iter().position(refused) else { return };
+    let reason = findings[at].subject.clone().unwrap_or_default();
+    let held = findings.iter().find(|cause| explains((cause.id, cause.level), &reason));
+    let ended = || recent.iter().find(|cause| explains((cause.id, cause.level), &reason));
+    findings[at].advice = match held {
+        Some(cause) => format!("See {}: it explains these refusals.", cause.id),
+        None => ended().map_or_else(
+            || advice_for(&reason).to_owned(),
+            |cause| {
+                let (id, ago) = (cause.id, span(cause.ended_seconds_ago));
+                format!("See {id}, which ended {ago} ago: it explains these refusals.")
+            },
+        ),
+    };
+}
+
 /// Whether another finding is the cause of refusals with this error code.
-fn explains(cause: &StatusFinding, reason: &str) -> bool {
+fn explains((id, level): (&str, Level), reason: &str) -> bool {
     let waits = ["queue_timeout", "wait_too_long", "queue_full", "preempted", "flow_full"];
-    match cause.id {
+    match id {
         "no_backend" | "no_backend_ready" => true,
         // Another backend serves its models unless this one is trouble.
         "backend_down" | "backend_ejected" => {
-            cause.level == Level::Trouble && (waits.contains(&reason) || reason == "no_backend")
+            level == Level::Trouble && (waits.contains(&reason) || reason == "no_backend")
         }
         "backend_failing" | "backend_hung" => reason == "backend_error",
         "watermark_too_low" => waits.contains(&reason),
@@ -192,6 +253,10 @@ fn advice_for(reason: &str) -> &'static str {
         "preempted" => "Requests of higher bands took the places of lower ones. Add a backend.",
         "backend_error" => "Attempts at backends fail. See the findings about backends.",
         "no_backend" => "See which model clients ask for, in the access log.",
+        "storage_full" => {
+            "The files of the Batch API have reached batch.files_limit, or their disk was full. \
+             Delete files, or raise the limit."
+        }
         _ => "The access log has each request with its reason.",
     }
 }
@@ -207,14 +272,18 @@ fn quota(tenant: &TenantState) -> Option<StatusFinding> {
         "{name} has used its quota of {most} tokens a {period}; the next {period} begins in {}",
         span(left)
     );
+    let happens = match tenant.on_quota {
+        "refuse" => "its requests are refused",
+        _ => "its requests wait in the lowest band",
+    };
     let finding = StatusFinding::new("quota_used_up", Level::Note, text)
         .about(name)
         .figure("tokens_today", tenant.tokens_today as f64)
         .figure("tokens_this_month", tenant.tokens_this_month as f64)
         .figure("ends_in_seconds", left)
         .advise(format!(
-            "Until then its requests wait in the lowest band, or are refused (on_quota). To let it \
-             use more, raise tokens_per_{period} of {name} in [[tenants]]."
+            "Until then {happens} (on_quota). To let it use more, raise tokens_per_{period} of \
+             {name} in [[tenants]]."
         ));
     Some(finding)
 }

@@ -6,7 +6,7 @@ use super::situation::Situation;
 /// The sentence for these findings, of which the worst is the first.
 pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> String {
     if situation.shutting_down {
-        return format!("The gateway is shutting down; {}.", waiting(situation));
+        return format!("The gateway is shutting down; {}.", waiting(situation, ""));
     }
     let notes = findings.iter().filter(|finding| finding.level == Level::Note).count();
     let Some(worst) = findings.first().filter(|finding| finding.level > Level::Note) else {
@@ -23,7 +23,7 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
         // Requests that wait for an unknown time may wait in vain.
         let unknown = situation.queue.depth > 0 && situation.queue.drains_in_seconds.is_none();
         let verdict = if unknown { "Nothing wrong is found" } else { "All is well" };
-        return format!("{verdict}: {backends}{}{notes}.", waiting(situation));
+        return format!("{verdict}: {backends}{}{notes}.", waiting(situation, ""));
     };
     let since = match worst.since_seconds {
         short if short < 1.0 => String::new(),
@@ -34,32 +34,41 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
         1 => "; 1 more finding".to_owned(),
         more => format!("; {more} more findings"),
     };
-    let text = format!("{}{since}; {}{more}.", worst.text, waiting(situation));
-    match situation.backends.iter().any(|backend| worst.text.starts_with(&backend.id)) {
-        // The name of a backend keeps its case.
+    let text = format!("{}{since}; {}{more}.", worst.text, waiting(situation, &worst.text));
+    match worst.subject.as_ref().is_some_and(|name| worst.text.starts_with(name)) {
+        // A name keeps its case.
         true => text,
         false => capitalised(&text),
     }
 }
 
-/// How many requests wait, and when the last of them goes.
-fn waiting(situation: &Situation) -> String {
+/// How many requests wait, and when the last of them goes. The number is left out if the text
+/// before has told it.
+fn waiting(situation: &Situation, before: &str) -> String {
     let queue = &situation.queue;
+    let depth = queue.depth;
+    let is_told = before
+        .split(|letter: char| !letter.is_ascii_digit())
+        .any(|number| number.parse() == Ok(depth));
+    let (requests, verb) = match depth {
+        0 => return "no request waits".to_owned(),
+        _ if is_told => (String::new(), "are "),
+        1 => ("1 request waits, ".to_owned(), ""),
+        depth => (format!("{depth} requests wait, "), ""),
+    };
     let drain = match queue.drains_in_seconds {
         Some(secs) if queue.drain_is_least => format!(
-            ", {} of them late: they go after the fresh requests of their flows, and at least {} \
-             remain",
+            "{} of them {verb}late: they go after the fresh requests of their flows, and at least \
+             {} remain",
             queue.late,
             span(secs)
         ),
-        Some(secs) => format!(", the last for about {}", span(secs)),
-        None => ", for how long is not known yet".to_owned(),
+        Some(secs) if is_told => format!("the last waits about {}", span(secs)),
+        Some(secs) => format!("the last for about {}", span(secs)),
+        None if is_told => "how long they wait is not known yet".to_owned(),
+        None => "for how long is not known yet".to_owned(),
     };
-    match queue.depth {
-        0 => "no request waits".to_owned(),
-        1 => format!("1 request waits{drain}"),
-        depth => format!("{depth} requests wait{drain}"),
-    }
+    format!("{requests}{drain}")
 }
 
 /// A number with its noun.

@@ -49,6 +49,17 @@ pub(crate) struct Situation {
     pub(crate) keys: Vec<KeyExpiry>,
     /// Certificates that clients refuse, or will refuse soon.
     pub(crate) certificates: Vec<CertificateExpiry>,
+    pub(crate) reload: ReloadState,
+}
+
+/// Changes of the configuration that are not in force.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ReloadState {
+    /// The first problems of the changed configuration, and how many there are.
+    pub(crate) problems: Vec<String>,
+    pub(crate) problems_total: usize,
+    /// Keys that have changed, and that only a restart can apply.
+    pub(crate) awaits_restart: Vec<String>,
 }
 
 /// The queue as a whole.
@@ -64,15 +75,24 @@ pub(crate) struct QueueState {
     pub(crate) held: usize,
     /// The longest wait of a request that states none.
     pub(crate) ttl_seconds: f64,
+    /// The objective of normal requests for their first token, if they have one.
+    pub(crate) objective_seconds: Option<f64>,
     pub(crate) flows: usize,
     /// Requests that arrived, that went to a backend, and whose service ended, in a second.
     pub(crate) arriving_per_second: f64,
     pub(crate) starting_per_second: f64,
     pub(crate) ending_per_second: f64,
+    /// Requests that ended well in the last minute.
+    pub(crate) served_last_minute: u64,
     /// The time until the queue is empty, if no request arrives; `None` while it is unknown.
     pub(crate) drains_in_seconds: Option<f64>,
     /// Whether it takes longer than that: late requests wait, and new ones go before them.
     pub(crate) drain_is_least: bool,
+    /// The same time by the mean rate, also where only the least one can be told.
+    #[serde(skip)]
+    pub(crate) mean_drain_seconds: Option<f64>,
+    /// By how many requests the queue grew in a second.
+    pub(crate) growing_per_second: f64,
 }
 
 /// The stock at all ready backends, and its bounds.
@@ -151,6 +171,8 @@ pub(crate) struct TenantState {
     /// `day` or `month`, where the quota of this period is used up, and the time until the next.
     pub(crate) quota_used_up: Option<&'static str>,
     pub(crate) quota_ends_in_seconds: Option<f64>,
+    /// What happens then: `wait` or `refuse`.
+    pub(crate) on_quota: &'static str,
 }
 
 /// One backend.
@@ -215,6 +237,8 @@ pub(crate) struct GateCondition {
     pub(crate) open: bool,
     /// Whether it sends no more for now because its own requests use what it allows.
     pub(crate) spent: bool,
+    /// Whether its last reading is too old to be used.
+    pub(crate) stale: bool,
     /// The state as a text.
     pub(crate) state: String,
     pub(crate) source: String,
@@ -236,6 +260,9 @@ pub(crate) struct BatchQueueState {
     pub(crate) retry: u64,
     pub(crate) in_flight: usize,
     pub(crate) dead: u64,
+    /// Requests that have ended since the start, and in the last half minute.
+    pub(crate) ended: u64,
+    pub(crate) ended_lately: u64,
     /// Why its target refuses requests.
     pub(crate) overload: Option<String>,
 }
@@ -294,6 +321,11 @@ impl StoreTrouble {
     pub(crate) fn new(name: &'static str, error: String) -> Self {
         let full = ["is full", "No space left"].iter().any(|words| error.contains(words));
         Self { name, path: None, error, full }
+    }
+
+    /// A disk without room.
+    pub(crate) fn full(name: &'static str, error: String) -> Self {
+        Self { name, path: None, error, full: true }
     }
 
     /// Adds the file or folder that the setting names.

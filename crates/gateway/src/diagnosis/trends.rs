@@ -1,30 +1,32 @@
-//! Values over time: rates, the time until the queue is empty, and since when a finding holds. The
-//! module keeps the samples of the last minute, one for each second.
+//! Values over time: rates, and the time until the queue is empty. The module keeps the samples of
+//! the last minute, one for each second.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use flow::{Span, Time};
 
-use super::finding::StatusFinding;
 use super::history::History;
-use super::queue_rules::FLOOD;
+use super::memory::FindingMemory;
+use super::queue_rules::{self, FLOOD};
 use super::sentence::sentence;
-use super::situation::{BackendCondition, FlowState, RefusalCount, Situation};
+use super::situation::{BackendCondition, FlowState, QueueState, RefusalCount, Situation};
 use super::{Level, StatusPage, findings};
 
 /// The time between two samples, and how many are kept.
 const SAMPLE_EVERY: Span = Span::from_millis(900);
 const SAMPLES_MAX: usize = 64;
-/// The windows of the rates of requests, of the drain rate and of the counts of a minute.
+/// The windows of the rates of requests, of the drain rate, of the counts of a minute and of batch
+/// work.
 const RATE_WINDOW: Span = Span::from_secs(10);
 const DRAIN_WINDOW: Span = Span::from_secs(30);
 const MINUTE: Span = Span::from_secs(60);
+const LATELY: Span = Span::from_secs(30);
 /// A rate over a shorter time says nothing.
 const RATE_LEAST_SECS: f64 = 0.5;
 const DRAIN_LEAST_SECS: f64 = 1.0;
-/// The most findings that are shown.
-const FINDINGS_MAX: usize = 100;
+/// The shortest time over which the highest rate is taken.
+const PEAK_LEAST_SECS: f64 = 5.0;
 
 /// Outcomes that are no refusals: the request was served, or the client ended it.
 const NO_REFUSALS: [&str; 3] = ["ok", "client_closed", "response_unseen"];
@@ -38,19 +40,22 @@ pub(crate) struct Sample {
     pub(crate) granted: u64,
     pub(crate) bypassed: u64,
     pub(crate) settled: u64,
+    /// Waits that ended without a grant.
+    pub(crate) abandoned: u64,
     pub(crate) depth: u32,
     /// Ended requests by band, `None` without one, and outcome.
     pub(crate) endings: BTreeMap<(Option<usize>, &'static str), u64>,
     /// Answered and failed attempts by backend.
     pub(crate) attempts: BTreeMap<Arc<str>, [u64; 2]>,
+    /// Ended requests by batch queue.
+    pub(crate) batch_ended: BTreeMap<String, u64>,
 }
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Trends {
     samples: VecDeque<Sample>,
-    /// When each finding was first found, by its rule and its subject.
-    since: BTreeMap<(&'static str, Option<String>), Time>,
+    memory: FindingMemory,
     /// The lowest fair share of each flow in the last minute, and when it was seen.
     fair_shares: BTreeMap<String, (f64, Time)>,
     /// Since when each backend has had requests.
@@ -58,32 +63,48 @@ pub(crate) struct Trends {
     history: History,
 }
 
+// === impl Sample ===
+
+impl Sample {
+    /// Requests that have left the queue in any way.
+    fn departed(&self) -> u64 {
+        self.granted + self.abandoned
+    }
+}
+
 // === impl Trends ===
 
 impl Trends {
     /// Completes the situation with rates, and judges it.
-    pub(crate) fn judge(&mut self, mut situation: Situation, sample: Sample) -> StatusPage {
+    pub(crate) fn judge(&mut self, mut situation: Situation, mut sample: Sample) -> StatusPage {
         let now = sample.at;
+        let ended = situation.batch_queues.iter().map(|queue| (queue.name.clone(), queue.ended));
+        sample.batch_ended = ended.collect();
         self.rate(&mut situation, &sample);
         self.count_refusals(&mut situation, &sample);
-        let queue = &mut situation.queue;
-        queue.drains_in_seconds = self.drains_in(&sample);
-        queue.drain_is_least = queue.late > 0 && queue.arriving_per_second > 0.0;
+        self.forecast(&mut situation.queue, &sample);
         self.remember_shares(&mut situation.flows, now);
         for backend in &mut situation.backends {
             self.watch(backend, &sample);
+        }
+        for queue in &mut situation.batch_queues {
+            let ended = |sample: &Sample| sample.batch_ended.get(&queue.name).copied();
+            let before = self.base(now, LATELY).and_then(ended).unwrap_or(queue.ended);
+            queue.ended_lately = queue.ended.saturating_sub(before);
         }
         let known = |id: &String, _: &mut Time| {
             situation.backends.iter().any(|backend| backend.id == *id && backend.in_flight > 0)
         };
         self.busy_since.retain(known);
-        let findings = self.dated(findings(&situation), now);
+        let mut findings = self.memory.date(findings(&situation), now);
+        let recent = self.memory.recent(now);
+        queue_rules::explain_refusals(&mut findings, &recent);
         self.keep(sample);
         self.history.add(&situation, now);
         let worst = findings.first().map_or(Level::Ok, |worst| worst.level);
         let level = if worst == Level::Note { Level::Ok } else { worst };
         let sentence = sentence(&situation, &findings);
-        StatusPage { sentence, level, findings, situation }
+        StatusPage { sentence, level, findings, recent, situation }
     }
 
     /// The last hour.
@@ -138,10 +159,13 @@ impl Trends {
         let base = self.base(sample.at, MINUTE);
         let mut counts: BTreeMap<&'static str, RefusalCount> = BTreeMap::new();
         for (key @ (_, reason), &total) in &sample.endings {
+            let before = base.map_or(total, |base| base.endings.get(key).copied().unwrap_or(0));
+            if *reason == "ok" {
+                situation.queue.served_last_minute += total.saturating_sub(before);
+            }
             if NO_REFUSALS.contains(reason) {
                 continue;
             }
-            let before = base.map_or(total, |base| base.endings.get(key).copied().unwrap_or(0));
             let entry = counts.entry(reason).or_default();
             entry.reason = reason;
             entry.total += total;
@@ -153,14 +177,50 @@ impl Trends {
         situation.refusals.sort_by_key(order);
     }
 
+    fn forecast(&self, queue: &mut QueueState, sample: &Sample) {
+        queue.mean_drain_seconds = self.drains_in(sample);
+        queue.drain_is_least = queue.late > 0 && queue.arriving_per_second > 0.0;
+        queue.drains_in_seconds = match queue.drain_is_least {
+            true => self.least_drain(sample),
+            false => queue.mean_drain_seconds,
+        };
+        let Some(base) = self.base(sample.at, RATE_WINDOW) else { return };
+        let secs = sample.at.since(base.at).secs_f64();
+        if secs >= RATE_LEAST_SECS {
+            let grown = f64::from(sample.depth) - f64::from(base.depth);
+            queue.growing_per_second = round(grown / secs);
+        }
+    }
+
+    /// The samples of a window in which requests waited without a break, the last first.
+    fn waiting_since(&self, now: Time, window: Span) -> impl Iterator<Item = &Sample> {
+        let recent = move |kept: &&Sample| kept.depth > 0 && now.since(kept.at) <= window;
+        self.samples.iter().rev().take_while(recent)
+    }
+
+    /// The least time until the queue is empty: at the highest rate of the last minute at which
+    /// requests left it in any way. With a mean rate, the next least time may be shorter.
+    fn least_drain(&self, sample: &Sample) -> Option<f64> {
+        let mut samples: Vec<&Sample> = self.waiting_since(sample.at, MINUTE).collect();
+        samples.insert(0, sample);
+        let rate = |(at, later): (usize, &&Sample)| {
+            let far = |early: &&&Sample| later.at.since(early.at).secs_f64() >= PEAK_LEAST_SECS;
+            let early = samples[at..].iter().find(far)?;
+            let secs = later.at.since(early.at).secs_f64();
+            Some(later.departed().saturating_sub(early.departed()) as f64 / secs)
+        };
+        let rates = samples.iter().enumerate().filter_map(rate);
+        let highest = rates.fold(0.0, f64::max);
+        (highest > 0.0).then(|| round(f64::from(sample.depth) / highest))
+    }
+
     /// The time until the queue is empty, by the rate at which requests left it for a backend while
     /// requests waited without a break.
     fn drains_in(&self, sample: &Sample) -> Option<f64> {
         if sample.depth == 0 {
             return Some(0.0);
         }
-        let recent = |kept: &&Sample| kept.depth > 0 && sample.at.since(kept.at) <= DRAIN_WINDOW;
-        let first = self.samples.iter().rev().take_while(recent).last()?;
+        let first = self.waiting_since(sample.at, DRAIN_WINDOW).last()?;
         let secs = sample.at.since(first.at).secs_f64();
         let left = sample.granted.saturating_sub(first.granted);
         let known = left > 0 && secs >= DRAIN_LEAST_SECS;
@@ -172,7 +232,7 @@ impl Trends {
     fn remember_shares(&mut self, flows: &mut [FlowState], now: Time) {
         self.fair_shares.retain(|_, (_, seen)| now.since(*seen) <= MINUTE);
         for flow in flows.iter_mut().filter(|flow| flow.fair_share > 0.0) {
-            flow.flooded = self.since.contains_key(&(FLOOD, Some(flow.name.clone())));
+            flow.flooded = self.memory.has(FLOOD, &flow.name);
             let new = (flow.fair_share, now);
             let kept = self.fair_shares.entry(flow.name.clone()).or_insert(new);
             if flow.fair_share <= kept.0 {
@@ -200,26 +260,6 @@ impl Trends {
         let busy = *self.busy_since.entry(backend.id.clone()).or_insert(sample.at);
         let busy = sample.at.since(busy).secs_f64();
         backend.silent_seconds = backend.silent_seconds.map(|silent| round(silent.min(busy)));
-    }
-
-    /// Adds since when each finding holds, leaves out those of a moment, and sorts the rest.
-    fn dated(&mut self, found: Vec<StatusFinding>, now: Time) -> Vec<StatusFinding> {
-        let mut since = BTreeMap::new();
-        let mut shown = Vec::new();
-        for mut finding in found {
-            let key = (finding.id, finding.subject.clone());
-            let first = self.since.get(&key).copied().unwrap_or(now);
-            since.insert(key, first);
-            finding.since_seconds = round(now.since(first).secs_f64());
-            if finding.since_seconds >= finding.lasting_secs {
-                shown.push(finding);
-            }
-        }
-        self.since = since;
-        // The sort is stable: rules about backends come before those about their consequences.
-        shown.sort_by_key(|finding| std::cmp::Reverse(finding.level));
-        shown.truncate(FINDINGS_MAX);
-        shown
     }
 }
 

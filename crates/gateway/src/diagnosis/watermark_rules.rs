@@ -78,11 +78,10 @@ fn too_low(
         Some(most) => format!("{free} of its {most} places are free"),
         None => format!("its KV cache is {:.0} % used", engine.kv_used * 100.0),
     };
-    let waiting = count(depth, "request");
     // Free memory alone does not show a free place: the engine may run no more at once.
     let is = if engine.running_max.is_some() { "is" } else { "may be" };
     let text = format!(
-        "the watermark of {watermark:.0} {is} too low for {id}: {waiting} wait, but {idle}"
+        "the watermark of {watermark:.0} {is} too low for {id}: {idle} while requests wait"
     );
     let finding = StatusFinding::new("watermark_too_low", Level::Warning, text)
         .about(id)

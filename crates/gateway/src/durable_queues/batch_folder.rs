@@ -87,6 +87,7 @@ impl BatchFolder {
             open = self.opened() => open,
             () = state.closing() => return,
         };
+        task::spawn(Arc::clone(&open.batches).watch_room());
         task::spawn(Arc::clone(&open.batches).reconcile());
         Arc::clone(&open.dispatcher).run(state.closing()).await;
     }

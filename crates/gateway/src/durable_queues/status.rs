@@ -67,8 +67,12 @@ impl BatchWork for DurableQueues {
         if let Some(folder) = &self.folder {
             let of_store = || folder.dispatcher().and_then(|dispatcher| dispatcher.store_error());
             let trouble = folder.error().or_else(of_store);
-            let named = |error| StoreTrouble::new("batch.folder", error).at(folder.path());
-            situation.stores.extend(trouble.map(named));
+            let full = || folder.batches().and_then(|batches| batches.disk_error());
+            let trouble = match (trouble, full()) {
+                (Some(error), _) => Some(StoreTrouble::new("batch.folder", error)),
+                (None, full) => full.map(|error| StoreTrouble::full("batch.folder", error)),
+            };
+            situation.stores.extend(trouble.map(|trouble| trouble.at(folder.path())));
         }
         if let Some(shared) = &self.shared {
             let error = shared.dispatcher.store_error();
@@ -167,6 +171,8 @@ impl From<QueueView<'_>> for BatchQueueState {
             retry: depth.retry,
             in_flight: view.in_flight,
             dead: depth.dead,
+            ended: view.metrics.ends().map(|(_, count)| count).sum(),
+            ended_lately: 0,
             overload: view.overload,
         }
     }
@@ -180,6 +186,7 @@ impl From<GateStatus> for GateCondition {
             name: gate.name,
             open: gate.open,
             spent: gate.spent,
+            stale: gate.stale,
             state: gate.state,
             source: gate.source,
             value: gate.value,

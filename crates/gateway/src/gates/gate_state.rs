@@ -202,7 +202,8 @@ impl GateState {
         match self.budget.reading() {
             Some(reading) if reading.system > 0.0 => {
                 let (full, opens) = (1.0 - reading.free, self.law.closes_at(1.0));
-                format!("closed: {full:.2} full, opens below {opens:.2}")
+                let (full, opens) = (full * 100.0, opens * 100.0);
+                format!("closed: {full:.0} % full, opens below {opens:.0} %")
             }
             _ => "closed: no server is ready".into(),
         }
@@ -224,6 +225,7 @@ impl GateState {
             by: Some(self.by.clone()).filter(|by| !by.is_empty()),
             open: open && held_back.is_none(),
             spent: held_back.is_some() || matches!(allowance, Allowance::Spent),
+            stale: matches!(allowance, Allowance::Stale(_)),
             state: held_back.unwrap_or_else(|| self.describe(settings, allowance)),
             value: reading.map(|reading| reading.free),
             // Rounded, because the subtraction leaves an error behind the ninth digit.

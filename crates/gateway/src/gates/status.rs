@@ -27,6 +27,9 @@ pub(crate) struct GateStatus {
     pub(crate) open: bool,
     /// Whether it sends no more for now because its own requests use what it allows.
     pub(crate) spent: bool,
+    /// Whether the reading is too old to be used, which the state says as well.
+    #[serde(skip)]
+    pub(crate) stale: bool,
     /// The free share *D*, and the baseline *B* up to which the gate is closed.
     pub(crate) value: Option<f64>,
     pub(crate) threshold: f64,

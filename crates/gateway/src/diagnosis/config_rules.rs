@@ -1,0 +1,42 @@
+//! Rules about the configuration: a change that is not in force.
+
+use super::finding::{Level, StatusFinding};
+use super::situation::{ReloadState, Situation};
+
+pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
+    found.extend(failed(&situation.reload));
+    found.extend(restart(&situation.reload));
+}
+
+fn failed(reload: &ReloadState) -> Option<StatusFinding> {
+    let first = reload.problems.first()?;
+    let more = match reload.problems_total.saturating_sub(1) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let text = format!("the changed configuration is not in force: {first}{more}");
+    let finding = StatusFinding::new("reload_failed", Level::Warning, text)
+        .figure("problems", reload.problems_total as f64)
+        .advise(
+            "The old configuration stays in force, and a restart would fail. Correct the file: \
+             `tidegate check` lists each problem with its line. The gateway reads it again by \
+             itself.",
+        );
+    Some(finding)
+}
+
+fn restart(reload: &ReloadState) -> Option<StatusFinding> {
+    let keys = reload.awaits_restart.as_slice();
+    let text = match keys {
+        [] => return None,
+        [key] => format!("{key} has changed, and only a restart applies it"),
+        keys => format!("{} have changed, and only a restart applies them", keys.join(", ")),
+    };
+    let finding = StatusFinding::new("restart_needed", Level::Note, text)
+        .figure("keys", keys.len() as f64)
+        .advise(
+            "Restart the gateway when it suits, or change the file back. Until then the old \
+                 values are in force.",
+        );
+    Some(finding)
+}

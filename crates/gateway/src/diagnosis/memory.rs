@@ -1,0 +1,108 @@
+//! Since when each finding holds, and the findings that have ended.
+//!
+//! Some states come and go, such as a gate that batch work itself closes. A finding about such a
+//! state is kept for a time after it was last found. A finding that has ended is listed for some
+//! minutes: the load may stop before an operator looks, and the cause must not vanish with it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use flow::{Span, Time};
+
+use super::Level;
+use super::finding::{EndedFinding, StatusFinding};
+use super::trends::round;
+
+/// The most findings that are shown.
+const FINDINGS_MAX: usize = 100;
+/// For how long ended findings are listed, and how many at most.
+const ENDED_KEPT: Span = Span::from_secs(600);
+const ENDED_MAX: usize = 20;
+
+/// A rule and its subject.
+type Key = (&'static str, Option<String>);
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct FindingMemory {
+    known: BTreeMap<Key, KnownFinding>,
+    /// The last first.
+    ended: VecDeque<(Time, EndedFinding)>,
+}
+
+/// A finding that was found at the last look, or a moment before.
+#[derive(Debug)]
+struct KnownFinding {
+    first: Time,
+    last: Time,
+    finding: StatusFinding,
+}
+
+// === impl FindingMemory ===
+
+impl FindingMemory {
+    /// Whether a finding holds.
+    pub(super) fn has(&self, id: &'static str, subject: &str) -> bool {
+        self.known.contains_key(&(id, Some(subject.to_owned())))
+    }
+
+    /// Adds since when each finding holds, leaves out those of a moment, and sorts the rest.
+    pub(super) fn date(&mut self, found: Vec<StatusFinding>, now: Time) -> Vec<StatusFinding> {
+        for finding in found {
+            let key = (finding.id, finding.subject.clone());
+            let first = self.known.get(&key).map_or(now, |known| known.first);
+            self.known.insert(key, KnownFinding { first, last: now, finding });
+        }
+        self.end(now);
+        let mut shown: Vec<StatusFinding> =
+            self.known.values().filter(|known| known.is_shown()).map(|k| k.at(now)).collect();
+        // Rules about backends come before those about their consequences.
+        shown.sort_by_key(|finding| (std::cmp::Reverse(finding.level), finding.order));
+        shown.truncate(FINDINGS_MAX);
+        shown
+    }
+
+    /// The findings that have ended, the last first.
+    pub(super) fn recent(&self, now: Time) -> Vec<EndedFinding> {
+        let entry = |(at, ended): &(Time, EndedFinding)| {
+            let ended_seconds_ago = round(now.since(*at).secs_f64());
+            EndedFinding { ended_seconds_ago, ..ended.clone() }
+        };
+        self.ended.iter().map(entry).collect()
+    }
+
+    /// Takes findings that have ended over to their list.
+    fn end(&mut self, now: Time) {
+        let over = |known: &KnownFinding| {
+            now.since(known.last) > Span::from_secs_f64(known.finding.kept_secs)
+        };
+        for (_, known) in self.known.extract_if(.., |_, known| over(known)) {
+            let is_news = known.is_shown() && known.finding.level > Level::Note;
+            let same = |ended: &EndedFinding| ended.is_about(&known.finding);
+            self.ended.retain(|(_, ended)| !is_news || !same(ended));
+            if is_news {
+                let lasted = round(known.last.since(known.first).secs_f64());
+                self.ended.push_front((known.last, EndedFinding::of(known.finding, lasted)));
+            }
+        }
+        let known = &self.known;
+        self.ended.retain(|(at, ended)| {
+            let again = known.get(&(ended.id, ended.subject.clone()));
+            now.since(*at) <= ENDED_KEPT && !again.is_some_and(KnownFinding::is_shown)
+        });
+        self.ended.truncate(ENDED_MAX);
+    }
+}
+
+// === impl KnownFinding ===
+
+impl KnownFinding {
+    /// Whether it has lasted long enough.
+    fn is_shown(&self) -> bool {
+        self.last.since(self.first).secs_f64() >= self.finding.lasting_secs
+    }
+
+    fn at(&self, now: Time) -> StatusFinding {
+        let since_seconds = round(now.since(self.first).secs_f64());
+        StatusFinding { since_seconds, ..self.finding.clone() }
+    }
+}
