@@ -13,6 +13,7 @@ mod key;
 mod man;
 mod plain;
 mod remote;
+mod runbook;
 mod serve;
 mod simulate;
 mod source;

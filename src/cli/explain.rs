@@ -1,4 +1,4 @@
-//! `tidegate explain`: where a request is, and why.
+//! `tidegate explain`: where a request is, and why; or what a finding means.
 
 use std::io::Write;
 
@@ -9,11 +9,15 @@ use serde_json::Value;
 
 use super::plain;
 use super::remote::{KeySource, Remote};
+use super::runbook;
 
 /// The server that error messages suggest where a response makes no sense.
 const EXPECTED: &str = "Tidegate";
 
-/// Show where a request is, how many requests are ahead of it, and why it went to its backend.
+/// Show where a request is, how many requests are ahead of it, and why it went to its backend; or
+/// what a finding means.
+///
+/// A finding is one of `tidegate status`, such as disk_full. Its text is part of the program.
 ///
 /// The gateway knows the requests that wait or are at a backend, and the last thousand that ended.
 /// The id is the value of the header X-Request-ID, which each response has. If the status pages
@@ -21,10 +25,11 @@ const EXPECTED: &str = "Tidegate";
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate explain 5f3c9a
-  tidegate explain 5f3c9a --json | jq .estimated_wait_seconds")]
+  tidegate explain 5f3c9a --json | jq .estimated_wait_seconds
+  tidegate explain backend_slow                      what this finding means, and what to do")]
 pub(super) struct Explain {
-    /// The id of the request.
-    #[arg(value_name = "REQUEST-ID")]
+    /// The id of the request, or a finding.
+    #[arg(value_name = "REQUEST-ID|FINDING")]
     id: String,
     /// The address of the gateway's status pages.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8430")]
@@ -40,6 +45,10 @@ pub(super) struct Explain {
 
 impl Explain {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
+        if let Some(section) = runbook::section(&self.id).filter(|_| !self.json) {
+            writeln!(out, "{section}")?;
+            return Ok(());
+        }
         let remote = Remote::read(&self.url)?;
         let path = format!("/requests/{}", client::escaped(&self.id));
         let response =

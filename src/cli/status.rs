@@ -22,17 +22,17 @@ const UNREACHABLE: u8 = 3;
 
 /// Show whether all is well, and if not, what is wrong and what to do.
 ///
-/// The exit code is 0 if all is well, 1 if there are warnings, 2 if requests fail or wait in vain,
-/// and 3 if the gateway cannot be reached or refuses the key. Notes do not change the exit code. If
-/// the status pages need a key, put an admin key into TIDEGATE_API_KEY or into the file of
-/// --key-file.
+/// The exit code is 0 if all is well, 1 if there are warnings, 2 if there is trouble (more requests
+/// fail than are served, or those of a model wait in vain), and 3 if the gateway cannot be reached
+/// or refuses the key. Notes do not change the exit code. If the status pages need a key, put an
+/// admin key into TIDEGATE_API_KEY or into the file of --key-file.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate status
   tidegate status --url http://10.0.0.5:8430 || page-the-operator
   tidegate status --json | jq '.findings[] | {id, subject, since_seconds}'
 
-docs/RUNBOOK.md explains each finding.")]
+`tidegate explain FINDING` says what a finding means.")]
 pub(super) struct Status {
     /// The address of the gateway's status pages.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8430")]
@@ -50,6 +50,9 @@ struct Diagnosis {
     sentence: String,
     level: String,
     findings: Vec<Symptom>,
+    /// An older gateway has none.
+    #[serde(default)]
+    recent: Vec<PastSymptom>,
 }
 
 /// One finding.
@@ -60,7 +63,15 @@ struct Symptom {
     text: String,
     since_seconds: f64,
     advice: String,
-    runbook: String,
+}
+
+/// A finding that has ended.
+#[derive(Deserialize)]
+struct PastSymptom {
+    id: String,
+    text: String,
+    lasted_seconds: f64,
+    ended_seconds_ago: f64,
 }
 
 // === impl Status ===
@@ -109,11 +120,16 @@ impl Diagnosis {
     fn write(&self, out: &mut dyn Write) -> Result<()> {
         writeln!(out, "{}", self.sentence)?;
         for symptom in &self.findings {
-            let Symptom { id, level, text, since_seconds, advice, runbook } = symptom;
+            let Symptom { id, level, text, since_seconds, advice } = symptom;
             writeln!(out, "\n{level}: {text}")?;
             writeln!(out, "  {id}, for {since_seconds:.0} s")?;
             writeln!(out, "  {advice}")?;
-            writeln!(out, "  {runbook}")?;
+            writeln!(out, "  More: tidegate explain {id}")?;
+        }
+        for past in &self.recent {
+            let PastSymptom { id, text, lasted_seconds, ended_seconds_ago } = past;
+            writeln!(out, "\nended {ended_seconds_ago:.0} s ago: {text}")?;
+            writeln!(out, "  {id}, for {lasted_seconds:.0} s")?;
         }
         Ok(())
     }

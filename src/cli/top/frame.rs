@@ -7,6 +7,10 @@ use super::view_state::{SORTS, ViewState};
 
 /// The most findings that are shown.
 const FINDINGS_MAX: usize = 4;
+/// Advice is told in so much of the height: a third.
+const ADVICE_PART: usize = 3;
+/// The most findings that have ended.
+const RECENT_MAX: usize = 2;
 /// The most backends that are shown while there are flows to show.
 const BACKENDS_MAX: usize = 12;
 
@@ -39,9 +43,10 @@ pub(super) fn lines(
     if status.is_null() {
         lines.push((format!("waiting for {}", state.url), FAINT));
     } else {
-        lines.extend(diagnosis(status, width));
+        lines.extend(diagnosis(status, (width, height)));
         lines.push((String::new(), 0));
-        lines.extend(queue(status).map(|line| (line, 0)));
+        let queue = queue(status).into_iter().flat_map(|line| fitted(line, width));
+        lines.extend(queue.map(|line| (line, 0)));
         lines.extend(titled(bands(status)));
         let backends = state.entries("backends", "id");
         let room = height.saturating_sub(lines.len() + 3);
@@ -69,10 +74,13 @@ fn title(state: &ViewState) -> String {
     title
 }
 
-fn diagnosis(status: &Value, width: usize) -> Vec<(String, Style)> {
+/// The sentence and the findings. Advice has a third of the height: below it must be room for the
+/// state.
+fn diagnosis(status: &Value, (width, height): (usize, usize)) -> Vec<(String, Style)> {
     let mut lines = Vec::new();
     let mut say = |text: &str, style: Style| {
         lines.extend(wrapped(text, width).map(|line| (line, style)));
+        lines.len() < height / ADVICE_PART
     };
     say(text(&status["sentence"]), style(&status["level"]));
     let findings = status["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -82,11 +90,18 @@ fn diagnosis(status: &Value, width: usize) -> Vec<(String, Style)> {
             None => String::new(),
         };
         let (said, advice) = (text(&finding["text"]), text(&finding["advice"]));
-        say(&format!("  {said}{since}"), style(&finding["level"]));
-        say(&format!("    {advice}"), FAINT);
+        let has_room = say(&format!("  {said}{since}"), style(&finding["level"]));
+        if has_room {
+            say(&format!("    {advice}"), FAINT);
+        }
     }
     if findings.len() > FINDINGS_MAX {
         say(&format!("  and {} more", findings.len() - FINDINGS_MAX), FAINT);
+    }
+    let recent = status["recent"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for ended in recent.iter().take(RECENT_MAX) {
+        let ago = time(&ended["ended_seconds_ago"]);
+        say(&format!("  ended {ago} ago: {}", text(&ended["text"])), FAINT);
     }
     lines
 }
@@ -253,6 +268,11 @@ fn wrapped(text: &str, width: usize) -> impl Iterator<Item = String> {
     lines.into_iter()
 }
 
+/// A line that fits the width, or the same in several lines.
+fn fitted(line: String, width: usize) -> Vec<String> {
+    if line.chars().count() <= width { vec![line] } else { wrapped(&line, width).collect() }
+}
+
 /// A blank line, and a table whose titles are bold.
 fn titled(table: Vec<String>) -> Vec<(String, Style)> {
     let mut lines = vec![(String::new(), 0)];
@@ -288,77 +308,4 @@ impl Painter {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn state(status: Value) -> ViewState {
-        let mut state = ViewState::new("http://h:1".into(), String::new());
-        state.read(Ok(status));
-        state
-    }
-
-    #[test]
-    fn m03_a_frame_fits_its_terminal_whatever_the_status_says() {
-        let flow = |number: u32| json!({"name": format!("team-{number}"), "queue_depth": number});
-        let flows: Vec<Value> = (0..1000).map(flow).collect();
-        let backends: Vec<Value> = (0..200).map(|id| json!({"id": format!("b{id}")})).collect();
-        let finding = json!({"text": "t".repeat(500), "advice": "a", "level": "trouble"});
-        let full = json!({
-            "sentence": "All is well.", "level": "ok", "findings": vec![finding; 20],
-            "flows": flows, "backends": backends, "bands": [{"name": "normal"}],
-        });
-        for status in [full, json!({}), json!([]), json!(7), json!({"flows": 7, "bands": "x"})] {
-            for (width, height) in [(20, 5), (80, 24), (200, 60)] {
-                let state = state(status.clone());
-                let lines = lines(&state, (width, height), Painter { colours: false });
-                assert!(lines.len() <= height, "{} lines in {height}", lines.len());
-                assert!(lines.iter().all(|line| line.chars().count() <= width));
-            }
-        }
-    }
-
-    #[test]
-    fn m03_the_sentence_comes_first_and_a_lost_connection_is_said() {
-        let mut state = state(json!({"sentence": "All is well.", "level": "ok"}));
-        let plain = Painter { colours: false };
-        assert_eq!(lines(&state, (80, 24), plain)[1], "All is well.");
-        state.read(Err("connection refused".into()));
-        let lost = &lines(&state, (80, 24), plain)[1];
-        assert_eq!(lost, "no status, trying again: connection refused");
-        let painted = lines(&state, (80, 24), Painter { colours: true });
-        assert!(painted[1].starts_with("\x1b[31m") && painted[2].starts_with("\x1b[32m"));
-    }
-
-    #[test]
-    fn m03_one_is_singular_a_backend_is_down_and_a_least_time_is_called_so() {
-        let status = |in_flight: u32, is_least: bool| {
-            json!({
-                "queue": {
-                    "depth": 1, "capacity": 9, "in_flight": in_flight, "late": 1,
-                    "drains_in_seconds": 4.3, "drain_is_least": is_least,
-                },
-                "stock": {"now": -0.0, "watermark": -0.0, "unit": "requests", "mode": "auto"},
-                "backends": [{"id": "gpu-a", "state": "unready"}, {"id": "b", "state": "on_trial"}],
-            })
-        };
-        let frame =
-            |status: Value| lines(&state(status), (100, 30), Painter { colours: false }).join("\n");
-        let one = frame(status(1, true));
-        assert!(one.contains("1 of 9 waits") && one.contains("1 request in flight"), "{one}");
-        assert!(one.contains("stock 0 of 0 requests"), "{one}");
-        assert!(one.contains("empty in at least 4.3 s"), "{one}");
-        assert!(one.contains("gpu-a    down") && !one.contains("unready"), "{one}");
-        assert!(one.contains("on trial"), "{one}");
-        let two = frame(status(2, false));
-        assert!(two.contains("2 requests in flight") && two.contains("empty in 4.3 s"), "{two}");
-    }
-
-    #[test]
-    fn m03_advice_is_wrapped_and_keeps_its_indent() {
-        let lines: Vec<String> = wrapped("    give it more room", 12).collect();
-        assert_eq!(lines, ["    give it", "    more", "    room"]);
-        assert_eq!(wrapped("    ", 12).count(), 0);
-    }
-}
+mod tests;
