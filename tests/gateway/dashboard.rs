@@ -76,9 +76,10 @@ fn m03_the_page_shows_the_truth_and_reconnects_after_a_restart() {
     assert_eq!(browser.eval("document.querySelectorAll('#flows tbody tr').length"), 1);
     let overflow = "document.documentElement.scrollWidth > innerWidth";
     assert_eq!(browser.eval(overflow), false);
-    // The legend of a chart stands above its lines.
+    // The legend of a chart stands above its lines, and ends within it.
     let covered = "[...document.querySelectorAll('canvas')].some((chart) => \
-                   !(Number(chart.dataset.legendEnd) <= Number(chart.dataset.plotTop)))";
+                   !(Number(chart.dataset.legendEnd) <= Number(chart.dataset.plotTop) \
+                   && Number(chart.dataset.legendRight) <= chart.clientWidth))";
     assert_eq!(browser.eval(covered), false);
     browser.size(390, 844);
     assert_eq!(browser.eval(overflow), false, "it fits a phone");

@@ -189,10 +189,11 @@ function show() {
   at("verdict").dataset.level = state.level;
   write(at("sentence"), state.sentence);
   showFindings(state.findings);
+  showRecent(state.recent ?? []);
   showFigures(state);
   showTables(state);
   const { stock } = state;
-  const binding = stock.binding ? `, ${stock.binding} binds` : ", no bound binds";
+  const binding = stock.binding ? `, bound by ${stock.binding}` : ", no bound holds any back";
   write(at("stock-note"), `${stock.unit}, ${stock.mode}${binding}`);
   for (const chart of charts) chart.show(view.points, view.range);
 }
@@ -208,11 +209,22 @@ function showFindings(findings) {
     const [title, advice, where] = ["b", "p", "p"].map((tag) => document.createElement(tag));
     title.textContent = one.text;
     advice.textContent = one.advice;
-    where.textContent = one.runbook;
+    where.textContent = `More: tidegate explain ${one.id}`;
     where.className = "quiet";
     item.append(title, advice, where);
     return item;
   }));
+}
+
+/** Findings that have ended: the load may stop before an operator looks. */
+function showRecent(recent) {
+  const list = at("recent");
+  const ended = recent.slice(0, 5);
+  while (list.children.length > ended.length) list.lastChild.remove();
+  ended.forEach((one, index) => {
+    const item = list.children[index] ?? list.appendChild(document.createElement("li"));
+    write(item, `Ended ${span(one.ended_seconds_ago)} ago, after ${span(one.lasted_seconds)}: ${one.text}`);
+  });
 }
 
 /** The time until the queue is empty, and what it depends on. */

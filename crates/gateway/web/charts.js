@@ -94,9 +94,9 @@ export class Chart {
       pen.lineTo(x(chosen.t), height - PAD.bottom);
       pen.stroke();
     }
-    this.legend(pen, legend, chosen);
-    // Tests read where the plot begins.
-    Object.assign(canvas.dataset, { legendEnd: legend.rows * LEGEND_ROW, plotTop: above });
+    const { end: legendEnd, right: legendRight } = this.legend(pen, legend, chosen);
+    // Tests read where the legend was drawn, and where the highest line is.
+    Object.assign(canvas.dataset, { legendEnd, legendRight, plotTop: y(most) });
   }
 
   axes(pen, { width, height, most, y }) {
@@ -169,6 +169,7 @@ export class Chart {
     return { places, rows: row + 1 };
   }
 
+  /** Draws the legend; returns its lowest and its rightmost place. */
   legend(pen, { places }, point) {
     const exact = this.at != null;
     const texts = this.series.map((one) => `${one.label} ${short(point?.[one.name])}`);
@@ -176,13 +177,18 @@ export class Chart {
     this.canvas.setAttribute("aria-label", time + texts.join(", "));
     pen.font = "11px system-ui, sans-serif";
     pen.textAlign = "left";
+    const drawn = { end: 0, right: 0 };
     texts.forEach((text, at) => {
       const { left, top } = places[at];
       pen.fillStyle = shade(this.series[at].colour);
       pen.fillRect(left, top + 1, 9, 9);
       pen.fillStyle = shade("--ink");
       pen.fillText(text, left + 13, top + 9);
+      const size = pen.measureText(text);
+      drawn.end = Math.max(drawn.end, top + 9 + size.actualBoundingBoxDescent);
+      drawn.right = Math.max(drawn.right, left + 13 + size.width);
     });
+    return drawn;
   }
 }
 

@@ -112,7 +112,7 @@ export const FLOWS = [
   { title: "Flow", kind: "name", show: (one) => one.name },
   number("Waiting", (one) => ({ text: short(one.queue_depth), fill: one.queue_share })),
   number("Oldest", (one) => span(one.oldest_seconds)),
-  number("In flight", (one) => short(one.in_flight)),
+  number("In flight", (one) => short(one.in_flight), minor),
   number("Share and weight", (one) => ({
     text: `${percent(one.share)} of ${percent(one.fair_share)}`,
     fill: one.share,
@@ -128,7 +128,7 @@ export const BANDS = [
   number("Waiting", (one) => short(one.waiting)),
   number("Late", (one) => short(one.late), minor),
   number("Oldest", (one) => span(one.oldest_seconds)),
-  number("In flight", (one) => short(one.in_flight)),
+  number("In flight", (one) => short(one.in_flight), minor),
   number("Served/s", (one) => short(one.served_per_second)),
   number("Refused/s", (one) => short(one.refused_per_second)),
 ];
