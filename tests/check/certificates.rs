@@ -1,6 +1,7 @@
 //! X04: what `check` says about the files of certificates and keys.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use rcgen::date_time_ymd;
 
@@ -34,6 +35,16 @@ fn x04_check_reads_the_certificates_and_their_keys() {
     let (success, _, said) = checked(&folder, TLS);
     assert!(!success && said.contains("a.key has no private key without a password"), "{said}");
     write("a.key", &keyed.key);
+    let allow = |mode: u32| {
+        let key = folder.path().join("a.key");
+        fs::set_permissions(key, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    allow(0o644);
+    let (success, _, said) = checked(&folder, TLS);
+    let expected = "warning: t.toml:3: server.tls.key_file is a.key, which other users may read: \
+                    take their right away with chmod o-r";
+    assert!(success && said.contains(expected), "{said}");
+    allow(0o640);
     let (success, printed, said) = checked(&folder, TLS);
     assert!(success && said.is_empty(), "{said}");
     let line = "tls       a.crt: gw.example, 127.0.0.1, valid until Sun, 01 Jan 4096 00:00:00 GMT";

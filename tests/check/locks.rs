@@ -32,6 +32,18 @@ fn x06_check_warns_of_accounts_without_tenants() {
 }
 
 #[test]
+fn x06_check_counts_the_keys_of_operators() {
+    let folder = Folder::new("check-admins");
+    let admins = line(8, "admin:read", "oncall") + &line(9, "admin:change", "operator");
+    let keys = line(1, "a", "laptop") + &line(2, "b", "ci") + &admins;
+    fs::write(folder.path().join("keys"), keys).unwrap();
+    fs::write(folder.path().join("t.toml"), TENANTS).unwrap();
+    let printed = text(&folder.check(&["t.toml"]).stdout);
+    let expected = "admin     2 keys for the status pages, 1 to read, 1 to change\n";
+    assert!(printed.contains(expected), "{printed}");
+}
+
+#[test]
 fn x06_check_warns_of_expired_keys_and_of_tenants_without_keys() {
     let admin = line(9, "admin:read", "operator");
     let keys = line(1, "a", "laptop") + &line(2, "a", "ci 2020-01-01T00:00:00Z") + &admin;

@@ -115,6 +115,26 @@ fn x04_a_client_gets_the_certificate_of_the_name_that_it_asks_for() {
     }
 }
 
+/// The commands have no setting for an issuer: they trust what the system trusts.
+#[test]
+fn x04_a_command_says_how_to_trust_the_issuer_of_a_certificate() {
+    let (authority, backend) = (Authority::new("test"), model_server());
+    let keyed = authority.issue(&["localhost"]);
+    let gateway = TlsGateway::start(&keyed, ("", ""), &backend, &[("ca.pem", &authority.pem())]);
+    let url = format!("https://localhost:{}", gateway.address().port());
+    let ask = |roots: Option<PathBuf>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.args(["status", "--url", &url]).env_remove("SSL_CERT_FILE");
+        command.envs(roots.map(|file| ("SSL_CERT_FILE", file)));
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = ask(None);
+    assert!(code == Some(3) && said.contains("variable SSL_CERT_FILE"), "{code:?} {said}");
+    let (code, said) = ask(Some(gateway.folder.join("ca.pem")));
+    assert!(code != Some(3), "{said}");
+}
+
 #[test]
 fn x04_plain_http_to_a_port_with_tls_is_told_so() {
     let (authority, backend) = (Authority::new("test"), model_server());

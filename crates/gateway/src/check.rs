@@ -19,7 +19,7 @@ use crate::config::sections::server_address;
 use crate::config::{self, Config, ConfigError, Source, Values};
 use crate::schema::{Finding, Report};
 use crate::tls::{self, Certificate, ServerCertificates};
-use crate::tls_listener;
+use crate::tls_listener::{self, OPEN_KEY};
 
 /// Why a folder cannot be used. The text reads on after the name of the folder.
 #[derive(Debug)]
@@ -93,6 +93,10 @@ fn server_certificates(config: &Config, report: &Report) {
             return report.add_problem(finding(&config.values, "server.tls", &what));
         }
     };
+    for key in tls_listener::open_keys(tls) {
+        let what = format!("is {}, which other users may read: {OPEN_KEY}", key.display());
+        report.add_notice(finding(&config.values, "server.tls.key_file", &what));
+    }
     for (file, certificate) in &read.loaded().shown {
         let Some(what) = tls_listener::expiry(certificate) else { continue };
         let what = format!("is {}, which {what}", file.display());

@@ -22,7 +22,7 @@ use rustls::crypto::CryptoProvider;
 pub(crate) use client::{Protocol, TlsClient, parse_name};
 pub(crate) use client_error::TlsError;
 pub(crate) use handshakes::Handshakes;
-pub(crate) use pem::{PemError, certificates, read_certificates};
+pub(crate) use pem::{PemError, certificates, others_may_read, read_certificates};
 pub(crate) use server::{KeyPairFiles, ServerCertificates, ServerFiles};
 pub(crate) use server_error::ServerTlsError;
 pub(crate) use x509::Certificate;

@@ -18,7 +18,7 @@ use crate::file_watch;
 use crate::socket::Socket;
 use crate::task;
 use crate::tls::{
-    Certificate, Handshakes, KeyPairFiles, ServerCertificates, ServerFiles, ServerTlsError,
+    self, Certificate, Handshakes, KeyPairFiles, ServerCertificates, ServerFiles, ServerTlsError,
 };
 
 /// The first byte of every TLS connection.
@@ -73,6 +73,9 @@ impl TlsListener {
     /// Reads the certificates.
     pub(crate) fn open(settings: &ServerTls) -> Result<Arc<Self>, ServerTlsError> {
         let certificates = Arc::new(ServerCertificates::read(files(settings))?);
+        for key in open_keys(settings) {
+            tracing::warn!("other users may read the private key {}: {OPEN_KEY}", key.display());
+        }
         let limits =
             HandshakeLimits { time: settings.handshake_timeout, at_once: settings.handshakes_max };
         Ok(Self::of(certificates, limits))
@@ -214,6 +217,15 @@ pub(crate) fn files(settings: &ServerTls) -> ServerFiles {
     let client_roots = settings.client_ca_file.clone().map(|file| (file, required));
     let pairs = settings.certificates.iter().map(pair).collect();
     ServerFiles { pairs, client_roots, http2_only: false }
+}
+
+/// What to do about a private key that other users may read.
+pub(crate) const OPEN_KEY: &str = "take their right away with chmod o-r";
+
+/// The private keys that other users may read.
+pub(crate) fn open_keys(settings: &ServerTls) -> impl Iterator<Item = &Path> {
+    let keys = settings.certificates.iter().map(|(_, key)| key.as_path());
+    keys.filter(|key| tls::others_may_read(key))
 }
 
 /// The files of a certificate for gRPC, as Kubernetes names them in a secret.

@@ -77,6 +77,11 @@ impl KeyRing {
         self.keys.values().filter(|key| key.owner == KeyOwner::Tenant(tenant)).count()
     }
 
+    /// The number of keys of operators with exactly this right.
+    pub(crate) fn count_admin(&self, right: AdminRight) -> usize {
+        self.keys.values().filter(|key| key.owner == KeyOwner::Admin(right)).count()
+    }
+
     /// The digest of a presented key; `None` for a text that is too long for a key.
     pub(crate) fn digest(presented: &str) -> Option<KeyDigest> {
         (presented.len() <= LENGTH_MAX).then(|| KeyDigest::of(presented))
@@ -114,6 +119,8 @@ mod tests {
         assert_eq!(ring.find(&KeyDigest::of("three"), 0), Err(UnusableKey::Unknown));
         assert!(ring.has_admin(AdminRight::Read) && !ring.has_admin(AdminRight::Change));
         assert_eq!((ring.count_of(3), ring.count_of(0)), (1, 0));
+        let admins = [AdminRight::Read, AdminRight::Change].map(|right| ring.count_admin(right));
+        assert_eq!(admins, [1, 0]);
         assert_eq!(KeyRing::digest(&"x".repeat(513)), None);
     }
 }

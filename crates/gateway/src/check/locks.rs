@@ -11,9 +11,6 @@ use crate::schema::Report;
 /// Adds notices about keys, tenants, accounts and the status pages.
 pub(super) fn check(config: &Config, report: &Report) {
     let notice = |key: &str, what: &str| report.add_notice(finding(&config.values, key, what));
-    if config.usage_file.is_some() && config.tenants.is_empty() {
-        notice("usage.file", "stays empty: accounts are kept by tenant, and there are no tenants");
-    }
     let place = if config.auth.key_file.is_some() { "auth.key_file" } else { "auth.keys" };
     for (end, name, _) in config.keys.expiring(since_epoch().as_secs().saturating_add(1)) {
         let end = calendar::rfc3339(end);

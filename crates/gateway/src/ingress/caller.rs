@@ -79,7 +79,7 @@ pub(crate) fn caller(
     };
     match holder? {
         Holder::Tenant(tenant, key) => Ok(Some(Caller { tenant, key, is_batch: false })),
-        Holder::Admin(_) => Err(Fault::InvalidKey),
+        Holder::Admin(_) => Err(Fault::AdminKey),
     }
 }
 

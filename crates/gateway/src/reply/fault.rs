@@ -90,6 +90,8 @@ pub(crate) enum Fault {
     /// No API key; one that is unknown; one that has ended.
     MissingKey,
     InvalidKey,
+    /// The key of an operator, where the key of a tenant is needed.
+    AdminKey,
     ExpiredKey,
     /// A token that is not accepted; the text says why, and has no part of it.
     InvalidToken(&'static str),

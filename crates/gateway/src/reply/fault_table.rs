@@ -52,7 +52,7 @@ impl Fault {
             Self::StorageFull(_) => "storage_full",
             Self::StoreAway(_) | Self::UsageAway => "store_unavailable",
             Self::MissingKey => "missing_api_key",
-            Self::InvalidKey => "invalid_api_key",
+            Self::InvalidKey | Self::AdminKey => "invalid_api_key",
             Self::ExpiredKey => "expired_api_key",
             Self::InvalidToken(_) => "invalid_token",
             Self::ModelNotAllowed(_) => "model_not_allowed",
@@ -111,9 +111,11 @@ impl Fault {
             Self::BodyTooLarge(_) | Self::FileTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::StorageFull(_) => StatusCode::INSUFFICIENT_STORAGE,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::MissingKey | Self::InvalidKey | Self::ExpiredKey | Self::InvalidToken(_) => {
-                StatusCode::UNAUTHORIZED
-            }
+            Self::MissingKey
+            | Self::InvalidKey
+            | Self::AdminKey
+            | Self::ExpiredKey
+            | Self::InvalidToken(_) => StatusCode::UNAUTHORIZED,
             Self::ModelNotAllowed(_)
             | Self::BatchQuotaExceeded
             | Self::AdminOnly
@@ -305,6 +307,9 @@ impl Fault {
                 "An API key is needed: send it as Authorization: Bearer KEY, or as x-api-key."
             }
             Self::InvalidKey => "The API key is not known here: check it, or ask for a new one.",
+            Self::AdminKey => {
+                "This is an admin key, which opens the status pages only: send the key of a tenant."
+            }
             Self::ExpiredKey => "The API key has expired: ask for a new one.",
             Self::ModelNotAllowed(_) => {
                 "This API key may use some models only: name the model in the body."

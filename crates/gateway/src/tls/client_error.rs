@@ -53,7 +53,8 @@ impl fmt::Display for TlsError {
         match self {
             Self::Roots(error) => write!(f, "ca_file {error}"),
             Self::NoSystemRoots => f.write_str(
-                "this machine has no root certificates: install ca-certificates, or set ca_file",
+                "this machine has no root certificates: install ca-certificates, or name a file in \
+                 the variable SSL_CERT_FILE, or in ca_file if it is a backend",
             ),
             Self::Setup(error) => write!(f, "TLS cannot be set up: {error}"),
             Self::Interrupted => f.write_str("the process is ending"),
@@ -106,7 +107,8 @@ fn certificate(f: &mut fmt::Formatter<'_>, error: &CertificateError) -> fmt::Res
         ),
         E::UnknownIssuer => f.write_str(
             "its certificate has an issuer that is not trusted here: name the issuer's \
-             certificate in ca_file, or add it to the root certificates of the system",
+             certificate in the variable SSL_CERT_FILE, or in ca_file if it is a backend, or add \
+             it to the root certificates of the system",
         ),
         error => write!(f, "its certificate cannot be accepted: {error}"),
     }

@@ -2,7 +2,9 @@
 
 use std::error::Error;
 use std::fmt;
+use std::fs;
 use std::io::{self, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustls_pki_types::pem::{self, PemObject as _};
@@ -54,6 +56,11 @@ pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, PemErro
         pem::Error::NoItemsFound => PemError::of(file, PemProblem::NoKey),
         error => PemError::of(file, PemProblem::Parse(error)),
     })
+}
+
+/// Whether other users may read a file, which must not be so for a private key.
+pub(crate) fn others_may_read(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|found| found.permissions().mode() & 0o004 != 0)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, PemError> {

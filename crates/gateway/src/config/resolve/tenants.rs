@@ -94,8 +94,12 @@ pub(super) fn by_tenant(
     }
 }
 
-/// Quotas that a restart would forget.
-pub(super) fn notice_quotas(root: &Section<'_>, config: &Config) {
+/// Quotas that a restart would forget, and accounts that no tenant has.
+pub(super) fn notice_accounts(root: &Section<'_>, config: &Config) {
+    if config.usage_file.is_some() && config.tenants.is_empty() {
+        let what = "stays empty: accounts are kept by tenant, and there are no tenants";
+        root.section("usage").notice("file", what);
+    }
     let has_quota = |tenant: &Arc<Tenant>| tenant.quotas != Quotas::default();
     if config.usage_file.is_none() && config.tenants.iter().any(has_quota) {
         let what = "is not set: a restart forgets what tenants have used of their quotas";

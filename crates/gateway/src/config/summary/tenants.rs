@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Summary;
+use crate::api_keys::AdminRight;
 use crate::config::settings::tenants::Tenant;
 use crate::schema::spelling;
 
@@ -17,7 +18,25 @@ impl Summary<'_> {
             writeln!(f, "{title:<9} {}: {keys} {noun}{}", tenant.name, show_limits(tenant))?;
             title = "";
         }
-        Ok(())
+        self.admin_keys(f)
+    }
+}
+
+impl Summary<'_> {
+    /// The keys of operators, if there are any keys.
+    fn admin_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = &self.0.keys;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let [read, change] =
+            [AdminRight::Read, AdminRight::Change].map(|right| keys.count_admin(right));
+        let noun = if read + change == 1 { "key" } else { "keys" };
+        write!(f, "admin     {} {noun} for the status pages", read + change)?;
+        match (read, change) {
+            (0, 0) => writeln!(f),
+            (read, change) => writeln!(f, ", {read} to read, {change} to change"),
+        }
     }
 }
 

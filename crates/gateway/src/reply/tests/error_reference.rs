@@ -59,6 +59,7 @@ fn samples() -> Vec<Fault> {
         Fault::StoreAway("connection refused".into()),
         Fault::MissingKey,
         Fault::InvalidKey,
+        Fault::AdminKey,
         Fault::ExpiredKey,
         Fault::InvalidToken("The token has expired: ask for a new one."),
         Fault::ModelNotAllowed("gpt".into()),
@@ -160,6 +161,7 @@ fn when(fault: &Fault) -> &'static str {
                 status page: the request has no admin key"
         }
         InvalidKey => "with tenants: the key is unknown, or the certificate names no tenant",
+        AdminKey => "with tenants: the key is one of an operator, and the path is for clients",
         ExpiredKey => "with tenants: the key has expired",
         InvalidToken(_) => {
             "with `[auth.jwt]`: the token is not accepted; the message says why, for example \
