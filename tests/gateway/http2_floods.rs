@@ -5,12 +5,11 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::thread;
 
-use super::http2_window::{HEADERS, PING, SETTINGS, frame, header};
+use super::http2_window::{HEADERS, PING, RST_STREAM, SETTINGS, frame, header};
 use crate::support::gateway::TWO;
 use crate::support::wait::BOUND;
 use crate::support::{Backend, Gateway, chat};
 
-const RST_STREAM: u8 = 3;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

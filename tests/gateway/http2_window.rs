@@ -11,6 +11,7 @@ use crate::support::{Backend, Gateway, ScriptedResponse, chat, eventually};
 
 const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
+pub(super) const RST_STREAM: u8 = 3;
 pub(super) const SETTINGS: u8 = 4;
 pub(super) const PING: u8 = 6;
 
@@ -49,9 +50,16 @@ fn ask_also(mut stream: &TcpStream, number: u32, body: &[u8]) {
     stream.write_all(&frames.concat()).unwrap();
 }
 
-/// Answers SETTINGS and PING, so that only the window stays closed. Returns the streams whose
-/// responses begin; the end means that the gateway has closed the connection.
-fn stay(mut stream: TcpStream) -> Receiver<u32> {
+/// What a client sees of one of its streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Began(u32),
+    Reset(u32),
+}
+
+/// Answers SETTINGS and PING, so that only the window stays closed. The end of the events means
+/// that the gateway has closed the connection.
+fn stay(mut stream: TcpStream) -> Receiver<Event> {
     let (began, begun) = mpsc::channel();
     thread::spawn(move || {
         let mut head = [0; 9];
@@ -64,8 +72,10 @@ fn stay(mut stream: TcpStream) -> Receiver<u32> {
             let answer = match (head[3], head[4] & 1) {
                 (SETTINGS, 0) => frame(SETTINGS, 1, 0, &[]),
                 (PING, 0) => frame(PING, 1, 0, &payload),
-                (HEADERS, _) => {
-                    let _ = began.send(u32::from_be_bytes([head[5], head[6], head[7], head[8]]));
+                (kind @ (HEADERS | RST_STREAM), _) => {
+                    let number = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+                    let event = if kind == HEADERS { Event::Began } else { Event::Reset };
+                    let _ = began.send(event(number));
                     continue;
                 }
                 _ => continue,
@@ -94,9 +104,8 @@ fn x03_a_stream_without_a_window_holds_nothing_for_ever() {
     backend.await_seen(1);
     gateway.await_idle();
     assert_eq!(gateway.ask(&chat("m")).status, 200);
-    assert_eq!(begun.recv_timeout(BOUND), Ok(1));
-    let closed = begun.recv_timeout(BOUND);
-    assert_eq!(closed, Err(RecvTimeoutError::Disconnected), "all of its streams are unread");
+    assert_eq!(begun.recv_timeout(BOUND), Ok(Event::Began(1)));
+    assert_eq!(begun.recv_timeout(BOUND), Ok(Event::Reset(1)), "it needs no window");
 }
 
 /// A response that its client leaves unread is cut, whether or not its backend has ended.
@@ -106,8 +115,8 @@ fn x03_a_response_that_is_cut_unread_is_logged_as_such() {
     for backend in [Backend::start(short), Backend::start(long)] {
         let gateway = Gateway::before(&format!("{HASTY}[log]\nformat = \"json\"\n"), &backend);
         let begun = stay(ask(&gateway, &[], &chat("m").streamed().body));
-        assert_eq!(begun.recv_timeout(BOUND), Ok(1));
-        assert_eq!(begun.recv_timeout(BOUND), Err(RecvTimeoutError::Disconnected));
+        assert_eq!(begun.recv_timeout(BOUND), Ok(Event::Began(1)));
+        assert_eq!(begun.recv_timeout(BOUND), Ok(Event::Reset(1)));
         gateway.await_metrics("counted", |metrics| {
             let counts = ["client_stalled", "ok", "client_closed"].map(|outcome| {
                 let label = format!("outcome=\"{outcome}\"");
@@ -135,7 +144,7 @@ fn x03_streams_that_are_not_read_free_their_places_when_the_backend_has_ended() 
     let streams: Vec<_> =
         (0..4).map(|_| stay(ask(&gateway, &[], &chat("m").streamed().body))).collect();
     for stream in &streams {
-        assert_eq!(stream.recv_timeout(BOUND), Ok(1));
+        assert_eq!(stream.recv_timeout(BOUND), Ok(Event::Began(1)));
     }
     assert_eq!(gateway.ask(&chat("m")).status, 200);
     gateway.await_idle();
@@ -152,7 +161,7 @@ fn x03_clients_that_leave_with_unread_frames_stop_no_worker() {
     for number in 1..=8 {
         let stream = ask(&gateway, &[], &chat("m").streamed().body);
         let begun = stay(stream.try_clone().unwrap());
-        assert_eq!(begun.recv_timeout(BOUND), Ok(1));
+        assert_eq!(begun.recv_timeout(BOUND), Ok(Event::Began(1)));
         backend.await_seen(number);
         gateway.await_idle();
         // The response has ended, and its frames are unread.
@@ -176,10 +185,11 @@ fn x03_an_unread_stream_does_not_end_the_other_streams_of_its_connection() {
     backend.await_seen(1);
     ask_also(&connection, 3, &chat("m").tag("held").body);
     let begun = stay(connection);
-    assert_eq!(begun.recv_timeout(BOUND), Ok(1));
+    assert_eq!(begun.recv_timeout(BOUND), Ok(Event::Began(1)));
+    assert_eq!(begun.recv_timeout(BOUND), Ok(Event::Reset(1)));
     backend.await_held(1);
     backend.open();
-    assert_eq!(begun.recv_timeout(BOUND), Ok(3));
+    assert_eq!(begun.recv_timeout(BOUND), Ok(Event::Began(3)));
 }
 
 #[test]
@@ -197,4 +207,27 @@ fn x03_queue_status_without_a_window_holds_nothing_for_ever() {
     backend.open();
     assert_eq!(first.finish().status, 200);
     gateway.await_idle();
+}
+
+/// Unread streams of one client fill its share of the memory. The rest of its streams give their
+/// places to others, long before the time of a stream that is alone.
+#[test]
+fn x03_many_unread_streams_of_one_client_keep_no_place_from_others() {
+    let piece = "word ".repeat(1 << 12);
+    let backend = Backend::start(move |_| ScriptedResponse::stream(&[piece.as_str(); 12]));
+    let places = "[controller]\nlower_bound_per_backend = 32\n\
+        watermark_per_backend = 32\nupper_bound_per_backend = 32\n\
+        [queue]\nflow_capacity = 1000\n";
+    let gateway = Gateway::before(&format!("{PATIENT}{places}"), &backend);
+    let connection = ask(&gateway, &[], &chat("m").streamed().body);
+    let streams = 320;
+    let begun = stay(connection.try_clone().unwrap());
+    for number in 1..streams {
+        ask_also(&connection, 2 * number + 1, &chat("m").streamed().body);
+    }
+    backend.await_seen(streams as usize);
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+    gateway.await_idle();
+    let events: Vec<_> = begun.try_iter().collect();
+    assert!(events.iter().any(|event| matches!(event, Event::Reset(_))), "{events:?}");
 }

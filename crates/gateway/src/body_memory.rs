@@ -129,6 +129,12 @@ impl Reservation {
         self.bytes
     }
 
+    /// Whether the client holds a quarter of the memory or more.
+    pub(crate) fn is_of_a_large_holder(&self, most: usize) -> bool {
+        let own = self.holder.and_then(|holder| self.memory.by_holder.get(holder));
+        own.is_some_and(|own| own.load(Ordering::Relaxed) >= most / 4)
+    }
+
     /// Gives back up to so many bytes.
     pub(crate) fn less(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);

@@ -22,6 +22,7 @@ mod request_body;
 mod response_writer;
 mod route;
 mod status_stream;
+mod stream_executor;
 mod unread_frames;
 mod usage_page;
 mod worker;

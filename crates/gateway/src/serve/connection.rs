@@ -2,9 +2,9 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -22,12 +22,8 @@ const IDLE: Duration = Duration::from_secs(75);
 pub(super) struct Activity {
     serving: AtomicUsize,
     served: AtomicUsize,
-    /// The streams that were cut off because their client does not read them.
-    cut: AtomicUsize,
     /// Whether the client took no byte for too long.
     stalled: AtomicBool,
-    /// Wakes the socket of HTTP/2 when a stream is cut off.
-    socket: Mutex<Option<Waker>>,
 }
 
 /// One request that is being served.
@@ -75,32 +71,9 @@ impl Activity {
         Serving(Arc::clone(self))
     }
 
-    /// A stream was cut off. Its client still has it.
-    pub(super) fn cut(&self) {
-        self.cut.fetch_add(1, Ordering::Relaxed);
-        if let Some(socket) = self.socket().take() {
-            socket.wake();
-        }
-    }
-
     /// Whether the connection ends because its client took no byte for too long.
     pub(super) fn is_stalled(&self) -> bool {
         self.stalled.load(Ordering::Relaxed)
-    }
-
-    /// A stream that was cut off is gone.
-    pub(super) fn uncut(&self) {
-        self.cut.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether the client reads none of its streams. The task is woken when that may change.
-    fn watch(&self, context: &Context<'_>) -> bool {
-        *self.socket() = Some(context.waker().clone());
-        self.cut.load(Ordering::Relaxed) >= self.serving.load(Ordering::Relaxed)
-    }
-
-    fn socket(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,9 +120,6 @@ impl ClientSocket {
             self.head.rest();
         }
         if self.activity.serving.load(Ordering::Relaxed) > 0 {
-            if !self.plain && self.activity.watch(context) {
-                return Poll::Ready(());
-            }
             self.look_again(context);
             return Poll::Pending;
         }

@@ -15,7 +15,7 @@ use super::response_writer::Content;
 use super::worker::Worker;
 use super::{batch_routes, dispatch_pages, request_body};
 use crate::batch_api::{BatchResponse, Download, Sent};
-use crate::body_memory::BodyMemory;
+use crate::body_memory::{BodyHolder, Reservation};
 use crate::ingress;
 use crate::ingress::path::{BatchCall, DispatchCall};
 use crate::reply::{error, headers};
@@ -86,7 +86,10 @@ pub(super) async fn answer(
         Ok(BatchResponse::File(response)) => {
             record.response_began(response.status());
             let limit = state.config.load().server.write_timeout;
-            response.map(|file| send(file, record, (&parts, limit), &state.unread_memory))
+            let tenant = caller.as_ref().ok().and_then(Option::as_ref);
+            let tenant = tenant.map(|caller| caller.tenant.name.as_str());
+            let unread = state.unread_memory.hold_for(BodyHolder::of(tenant, peer));
+            response.map(|file| send(file, record, (&parts, limit), unread))
         }
         Err(fault) => {
             record.fail(&fault);
@@ -102,7 +105,7 @@ fn send(
     file: Download,
     record: RequestRecord,
     (parts, limit): (&Parts, Duration),
-    unread: &Arc<BodyMemory>,
+    unread: Reservation,
 ) -> Content {
     let download = RecordedDownload::new(file, record, parts.method == Method::HEAD);
     match parts.version {

@@ -13,6 +13,7 @@ use http_body_util::BodyExt as _;
 
 use super::response_writer::{Content, hand_over};
 use super::unread_frames::{Frames, Reading};
+use crate::body_memory::Reservation;
 use crate::clock;
 use crate::proxy::ProxiedRequest;
 use crate::reply::{error, headers};
@@ -26,8 +27,8 @@ const SLOWER_PER: u32 = 500;
 const ERROR_MAX: usize = 64 << 10;
 
 /// Begins a stream that tells the request's place in the queue.
-pub(super) fn stream(proxied: Box<ProxiedRequest>) -> Response<Content> {
-    let (frames, handed) = Frames::new(&proxied.request.state.unread_memory);
+pub(super) fn stream(proxied: Box<ProxiedRequest>, unread: Reservation) -> Response<Content> {
+    let (frames, handed) = Frames::new(unread);
     let mut response = Response::new(Content::Handed(handed));
     headers::event_stream(response.headers_mut(), &proxied.request.intent.request_id);
     task::spawn(drive(proxied, frames));

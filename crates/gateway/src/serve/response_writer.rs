@@ -1,7 +1,6 @@
 //! The body of every response that is sent to a client.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use super::connection::Serving;
 use super::file_download::RecordedDownload;
 use super::unread_frames::{Frames, Handed, Reading};
-use crate::body_memory::BodyMemory;
+use crate::body_memory::Reservation;
 use crate::proxy::{BodyError, ResponseBody};
 use crate::request::DeliveryRecord;
 use crate::task;
@@ -56,7 +55,7 @@ pub(super) enum Content {
 impl Reply {
     pub(super) fn new(response: Response<Content>, serving: Serving) -> Response<Self> {
         if let Content::Handed(handed) = response.body() {
-            handed.attach(serving.connection());
+            handed.attach();
         }
         response.map(|content| Self { content, serving })
     }
@@ -123,7 +122,7 @@ impl Content {
     /// A body for one of many streams on a connection. hyper does not poll such a body while its
     /// client reads nothing, so no timer of the body would run. A task polls it and gives up in
     /// time.
-    pub(super) fn handed<B>(answer: B, limit: Duration, unread: &Arc<BodyMemory>) -> Self
+    pub(super) fn handed<B>(answer: B, limit: Duration, unread: Reservation) -> Self
     where
         B: Body<Data = Bytes> + Delivered + Send + Unpin + 'static,
         BodyError: From<B::Error>,

@@ -157,7 +157,6 @@ async fn proxy(
     let format = ErrorFormat::of(parts.uri.path());
     let shares_connection = parts.version == Version::HTTP_2;
     let write_limit = config.server.write_timeout;
-    let unread_memory = Arc::clone(&worker.state.unread_memory);
     let observer = Arc::clone(&worker.state.observer);
     let mut record = RequestRecord::begin(&parts, worker.state.clock, observer);
     let caller = match arrive(&worker.state, &config, &mut parts, &mut record) {
@@ -200,17 +199,26 @@ async fn proxy(
         return refusal(&request.refuse(refused), format, &request_id);
     }
     let tells_status = request.intent.queue_status && request.is_queued();
-    let proxied = ProxiedRequest::new(Arc::clone(&worker.pool), request, outgoing);
     if tells_status {
-        return queue_status::stream(proxied);
+        let unread = unread_of(&request, peer);
+        let proxied = ProxiedRequest::new(Arc::clone(&worker.pool), request, outgoing);
+        return queue_status::stream(proxied, unread);
     }
-    match proxied.forward().await {
-        Ok(response) if shares_connection => {
-            response.map(|body| Content::handed(body, write_limit, &unread_memory))
+    let unread_memory = shares_connection.then(|| unread_of(&request, peer));
+    let proxied = ProxiedRequest::new(Arc::clone(&worker.pool), request, outgoing);
+    match (proxied.forward().await, unread_memory) {
+        (Ok(response), Some(unread)) => {
+            response.map(|body| Content::handed(body, write_limit, unread))
         }
-        Ok(response) => response.map(Content::Relayed),
-        Err(refused) => refusal(&refused, format, &request_id),
+        (Ok(response), None) => response.map(Content::Relayed),
+        (Err(refused), _) => refusal(&refused, format, &request_id),
     }
+}
+
+/// The memory for what the client of a request leaves unread.
+fn unread_of(request: &Request, peer: Option<IpAddr>) -> Reservation {
+    let tenant = request.intent.caller.as_ref().map(|caller| caller.tenant.name.as_str());
+    request.state.unread_memory.hold_for(BodyHolder::of(tenant, peer))
 }
 
 fn context_of<'a>(

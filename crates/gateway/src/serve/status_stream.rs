@@ -14,6 +14,7 @@ use super::admin_access;
 use super::response_writer::Content;
 use super::unread_frames::Frames;
 use crate::admin::status;
+use crate::body_memory::BodyHolder;
 use crate::ingress::path::AdminPage;
 use crate::reply::{Fault, error};
 use crate::state::State;
@@ -38,7 +39,8 @@ pub(super) fn answer(
     let Some(viewer) = state.status_viewers.join(peer) else {
         return refused(Fault::Overloaded);
     };
-    let (frames, handed) = Frames::new(&state.unread_memory);
+    let unread = state.unread_memory.hold_for(BodyHolder::Address(peer));
+    let (frames, handed) = Frames::new(unread);
     let mut response = Response::new(Content::Handed(handed));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -82,7 +84,7 @@ mod tests {
     async fn is_cut_off(reads: bool) -> bool {
         let state = State::new(Config::default());
         let viewer = state.status_viewers.join(None).unwrap();
-        let (frames, mut handed) = Frames::new(&state.unread_memory);
+        let (frames, mut handed) = Frames::new(state.unread_memory.hold());
         let events = async {
             for _ in 0..60 {
                 tokio::time::sleep(Duration::from_secs(1)).await;

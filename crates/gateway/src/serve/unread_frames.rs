@@ -4,7 +4,8 @@
 //! So a task reads the body ahead of the client, up to a bound for the stream and one for all
 //! streams together. A response that fits ends at its backend whether or not its client reads, and
 //! the place of its request is free again. A client that leaves the frames unread for too long is
-//! cut off: its frames are freed, and a connection on which all streams are cut off is closed.
+//! cut off: its frames are freed, and its stream is reset. A client that holds much of the memory
+//! has less time, because its full streams keep places at backends from others.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +16,16 @@ use bytes::Bytes;
 use http_body::Frame;
 use tokio::sync::Notify;
 
-use super::connection::Activity;
-use crate::body_memory::{BodyMemory, Reservation};
+use super::stream_executor::StreamReset;
+use crate::body_memory::Reservation;
 use crate::proxy::BodyError;
 
 /// The most unread bytes of one stream, and of all streams together. Each stream may hold one frame
 /// more, which is at most as long as one read from a backend, 256 KiB.
 const UNREAD_MAX: usize = 256 << 10;
 const UNREAD_TOTAL: usize = 64 << 20;
+/// How long a full stream of a client may stay unread that holds a quarter of the memory.
+const LARGE_HOLDER_LIMIT: Duration = Duration::from_secs(1);
 /// What a frame costs besides its bytes.
 const FRAME_COST: usize = 64;
 
@@ -53,8 +56,8 @@ struct Buffer {
     /// Whether it left frames unread.
     lost: bool,
     reader: Option<Waker>,
-    /// The connection of the client.
-    connection: Option<Arc<Activity>>,
+    /// Resets the stream of HTTP/2.
+    reset: Option<StreamReset>,
 }
 
 /// What the client does with the frames.
@@ -77,15 +80,16 @@ enum End {
 // === impl Frames ===
 
 impl Frames {
-    pub(super) fn new(memory: &Arc<BodyMemory>) -> (Self, Handed) {
+    /// An empty buffer, whose memory is that of its client.
+    pub(super) fn new(memory: Reservation) -> (Self, Handed) {
         let buffer = Buffer {
             frames: VecDeque::new(),
-            memory: memory.hold(),
+            memory,
             end: None,
             left: false,
             lost: false,
             reader: None,
-            connection: None,
+            reset: None,
         };
         let unread = Arc::new(Unread { buffer: Mutex::new(buffer), taken: Notify::new() });
         (Self(Arc::clone(&unread)), Handed(unread))
@@ -98,6 +102,7 @@ impl Frames {
     pub(super) async fn send(&self, frame: Item, limit: Duration) -> Reading {
         let size = size(&frame);
         if !self.0.buffer().takes(size, UNREAD_MAX) {
+            let limit = self.0.buffer().patience(limit);
             let has_room = |buffer: &mut Buffer| buffer.takes(size, UNREAD_MAX / 2);
             if tokio::time::timeout(limit, self.until(has_room)).await.is_err() {
                 return Reading::Stalled;
@@ -177,12 +182,9 @@ impl Drop for Frames {
 // === impl Handed ===
 
 impl Handed {
-    /// Sets the connection that is closed when all of its streams are cut off.
-    pub(super) fn attach(&self, connection: &Arc<Activity>) {
-        let mut buffer = self.0.buffer();
-        if buffer.end != Some(End::Cut) {
-            buffer.connection = Some(Arc::clone(connection));
-        }
+    /// Lets a cut reset the stream of this task.
+    pub(super) fn attach(&self) {
+        self.0.buffer().reset = StreamReset::of_this_task();
     }
 
     pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Item>> {
@@ -196,7 +198,6 @@ impl Handed {
         match buffer.end {
             Some(End::Complete) => Poll::Ready(None),
             Some(End::Cut) => {
-                buffer.restore();
                 buffer.end = Some(End::Complete);
                 Poll::Ready(Some(Err(BodyError::Client)))
             }
@@ -215,7 +216,6 @@ impl Drop for Handed {
         buffer.lost = !buffer.frames.is_empty();
         // The writer waits for its frames to be taken, and this client takes none any more.
         buffer.clear();
-        buffer.restore();
         drop(buffer);
         self.0.taken.notify_one();
     }
@@ -281,19 +281,17 @@ impl Buffer {
     fn cut(&mut self) {
         // An error of the backend, and frames of a client that reads, have been taken by then.
         self.clear();
-        if let Some(connection) = &self.connection
-            && !self.left
-        {
-            connection.cut();
+        // Without a window hyper does not poll the body, so it would not see the error.
+        if let Some(reset) = self.reset.take() {
+            reset.send();
         }
     }
 
-    /// The client reads on, or leaves: its stream counts as cut no more.
-    fn restore(&mut self) {
-        if self.end == Some(End::Cut)
-            && let Some(connection) = self.connection.take()
-        {
-            connection.uncut();
+    /// How long the client may take to make room.
+    fn patience(&self, limit: Duration) -> Duration {
+        match self.memory.is_of_a_large_holder(UNREAD_TOTAL) {
+            true => limit.min(LARGE_HOLDER_LIMIT),
+            false => limit,
         }
     }
 }
@@ -305,7 +303,10 @@ fn size(frame: &Item) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::body_memory::{BodyHolder, BodyMemory};
 
     const LIMIT: Duration = Duration::from_secs(600);
 
@@ -323,7 +324,7 @@ mod tests {
         let memory = Arc::new(BodyMemory::default());
         let mut others = memory.hold();
         others.force(UNREAD_TOTAL);
-        let streams: Vec<_> = (0..100).map(|_| Frames::new(&memory)).collect();
+        let streams: Vec<_> = (0..100).map(|_| Frames::new(memory.hold())).collect();
         let size = size(&frame(1000));
         for (frames, _) in &streams {
             assert_eq!(frames.send(frame(1000), LIMIT).await, Reading::Reads);
@@ -340,17 +341,48 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn x03_the_end_says_whether_the_client_read_all() {
         let memory = Arc::new(BodyMemory::default());
-        let (frames, mut handed) = Frames::new(&memory);
+        let (frames, mut handed) = Frames::new(memory.hold());
         assert_eq!(frames.send(frame(10), LIMIT).await, Reading::Reads);
         assert!(poll(&mut handed).is_ready());
         assert_eq!(frames.end(LIMIT).await, Reading::Reads);
-        let (frames, _handed) = Frames::new(&memory);
+        let (frames, _handed) = Frames::new(memory.hold());
         assert_eq!(frames.send(frame(10), LIMIT).await, Reading::Reads);
         assert_eq!(frames.end(LIMIT).await, Reading::Stalled);
-        let (frames, handed) = Frames::new(&memory);
+        let (frames, handed) = Frames::new(memory.hold());
         assert_eq!(frames.send(frame(10), LIMIT).await, Reading::Reads);
         drop(handed);
         assert_eq!(frames.end(LIMIT).await, Reading::Left);
         assert_eq!(memory.bytes(), 0);
+    }
+
+    /// One client fills its share. It has less time then, and another client has room and time.
+    #[tokio::test(start_paused = true)]
+    async fn x03_a_client_with_many_unread_streams_leaves_memory_and_time_to_others() {
+        let memory = Arc::new(BodyMemory::default());
+        let of = |tenant| Frames::new(memory.hold_for(BodyHolder::Tenant(tenant)));
+        let piece = || frame((64 << 10) - FRAME_COST);
+        let mut streams = Vec::new();
+        let begun = Instant::now();
+        // 48 MiB are three quarters.
+        for _ in 0..192 {
+            let (frames, handed) = of("flood");
+            for _ in 0..4 {
+                assert_eq!(frames.send(piece(), LIMIT).await, Reading::Reads);
+            }
+            streams.push((frames, handed));
+        }
+        let (frames, _handed) = of("flood");
+        assert_eq!(frames.send(piece(), LIMIT).await, Reading::Reads, "one frame always fits");
+        assert_eq!(frames.send(piece(), LIMIT).await, Reading::Stalled);
+        assert_eq!(begun.elapsed(), LARGE_HOLDER_LIMIT);
+        // One tenant of several may have the flood's hash.
+        let honest = ["a", "b", "c"].map(of);
+        let mut most = 0;
+        for (frames, _) in &honest {
+            frames.send(piece(), LIMIT).await;
+            let second = tokio::time::timeout(LIMIT / 2, frames.send(piece(), LIMIT)).await;
+            most += usize::from(second == Ok(Reading::Reads));
+        }
+        assert!(most >= 2, "{most}");
     }
 }

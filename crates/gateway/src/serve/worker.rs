@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -18,6 +18,7 @@ use super::client_stream::ClientStream;
 use super::connection::{Activity, ClientSocket};
 use super::lazy_waker::LazyWaker;
 use super::quiet_waker::QuietWaker;
+use super::stream_executor::StreamExecutor;
 use super::{raw, route};
 use crate::config::settings::Server;
 use crate::durable_queues::DurableQueues;
@@ -167,8 +168,8 @@ async fn refuse_plain_http(mut stream: TcpStream) {
     let _ = tokio::time::timeout(LINGER, rest).await;
 }
 
-fn builder(server: &Server, last: bool) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn builder(server: &Server, last: bool) -> auto::Builder<StreamExecutor> {
+    let mut builder = auto::Builder::new(StreamExecutor);
     builder.http1().keep_alive(!last).max_buf_size(server.header_limit.max(8 << 10));
     builder
         .http2()

@@ -39,7 +39,7 @@ pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
             UP_TO_A_DAY,
             "How long a client may accept no byte of a response. Over HTTP/2 the time begins when \
              256 KiB of a stream are unread, or its backend has ended; the client then has to read \
-             half of that in this time.",
+             half of that in this time. It has one second if 16 MiB of all its streams are unread.",
         )
         .default("20s"),
         key("grace", UP_TO_A_DAY, "How long streams may continue after a shutdown begins.")
