@@ -58,7 +58,7 @@ fn x05_a_website_reaches_neither_models_nor_files_without_a_key() {
     let usage = keys.file().with_file_name("usage.db");
     let sections = format!(
         "{}[batch]\nfolder = \"batches\"\n[usage]\nfile = {usage:?}\n\
-         [admin]\nwithout_key = \"all\"\n",
+         [admin]\nwithout_key = \"all\"\n[log]\nformat = \"json\"\n",
         keys.section()
     );
     let gateway = Gateway::before(&sections, &backend);
@@ -80,6 +80,16 @@ fn x05_a_website_reaches_neither_models_nor_files_without_a_key() {
         assert_eq!(status(&gateway, "/v1/models", lines), 403, "{lines}");
     }
     assert!(backend.seen().is_empty(), "no page reaches a backend");
+    let metrics = gateway.metrics();
+    let refused = metrics.sum_where("tidegate_requests_total", "outcome=\"host_not_allowed\"");
+    assert_eq!(refused, 18.0, "each is counted");
+    let is_refused = |line: &serde_json::Value| line["outcome"] == "host_not_allowed";
+    eventually("logged", || {
+        match gateway.log_lines().iter().filter(|line| is_refused(line)).count() {
+            18 => Ok(()),
+            count => Err(count.to_string()),
+        }
+    });
     // A program under the name of a proxy on this machine, and a page behind a proxy that changes
     // the host.
     let behind = "host: 127.0.0.1:8430\r\norigin: https://chat.example\r\n\
@@ -87,6 +97,27 @@ fn x05_a_website_reaches_neither_models_nor_files_without_a_key() {
     for lines in [own, rebound, behind] {
         assert_eq!(simple_post(&gateway, "/v1/chat/completions", lines), 200, "{lines}");
     }
+}
+
+/// A page with a key of its own is no foreign page, and learns that its key is wrong.
+#[test]
+fn x05_a_wrong_key_of_a_website_is_refused_as_a_key() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let key = keys.tenant("alpha", "a");
+    let tenants = "[[tenants]]\nname = \"alpha\"\n[admin]\nwithout_key = \"all\"\n";
+    let tenants = format!("{}{tenants}", keys.section());
+    let gateway = Gateway::before(&tenants, &backend);
+    let foreign = |more: &str| {
+        let lines = format!("host: localhost:8430\r\norigin: https://attacker.example\r\n{more}");
+        ["/v1/chat/completions", "/v1/batches"].map(|path| simple_post(&gateway, path, &lines))
+    };
+    assert_eq!(foreign(""), [403; 2]);
+    assert_eq!(foreign("authorization: Bearer wrong\r\n"), [401; 2]);
+    assert_eq!(foreign(&format!("authorization: Bearer {key}\r\n"))[0], 200);
+    // Without keys a key proves nothing.
+    let open = Gateway::before("", &backend);
+    let lines = "host: localhost:8430\r\norigin: https://attacker.example\r\nx-api-key: any\r\n";
+    assert_eq!(simple_post(&open, "/v1/chat/completions", lines), 403);
 }
 
 #[test]
@@ -102,6 +133,10 @@ fn x05_listed_websites_use_the_api_and_see_no_page() {
     assert_eq!((listed.status, listed.header(allowed)), (200, Some("https://chat.example")));
     assert_eq!(listed.header("access-control-allow-credentials"), None);
     assert_eq!(listed.header("vary"), Some("Origin"));
+    // A cache that has the answer to a program must not give it to a page.
+    let program = gateway.ask(&chat("m"));
+    assert_eq!((program.status, program.header("vary")), (200, Some("Origin")));
+    assert_eq!(program.header(allowed), None, "the backend's word does not count");
     // A proxy on this machine forwards requests under its own name.
     let behind = "host: llm.example\r\norigin: https://chat.example\r\n";
     assert_eq!(simple_post(&gateway, "/v1/chat/completions", behind), 200);

@@ -7,10 +7,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// The most names of a `Connection` header that are read: more than a request has headers.
 const NAMED_MAX: usize = 128;
 
-/// Removes the headers of the connection and those that it names.
-pub(crate) fn strip(headers: &mut HeaderMap) {
-    let is_hop = |name: &&HeaderName| is_hop(name.as_str());
-    let mut gone: Vec<HeaderName> = headers.keys().filter(is_hop).cloned().collect();
+/// Removes the headers of the connection, those that it names, and those that `also` picks.
+pub(crate) fn strip(headers: &mut HeaderMap, also: impl Fn(&str) -> bool) {
+    let ends = |name: &&HeaderName| is_hop(name.as_str()) || also(name.as_str());
+    let mut gone: Vec<HeaderName> = headers.keys().filter(ends).cloned().collect();
     if gone.contains(&CONNECTION) {
         gone.extend(named(headers));
     }
@@ -109,7 +109,7 @@ mod tests {
             ("trailer", "x-sum"),
         ];
         let mut stripped = headers(&given);
-        strip(&mut stripped);
+        strip(&mut stripped, |_| false);
         assert_eq!(sorted(stripped.keys()), ["trailer", "x-also", "x-kept"]);
         let list = without(headers(&given), |name| name == "x-also");
         assert_eq!(sorted(list.iter().map(|(name, _)| name)), ["trailer", "x-kept"]);
@@ -138,7 +138,7 @@ mod tests {
             ("set-cookie", "a=1"),
             ("set-cookie", "b=2"),
         ]);
-        strip(&mut response);
+        strip(&mut response, |_| false);
         let kept = ["content-type", "set-cookie", "set-cookie", "trailer"];
         assert_eq!(sorted(response.iter().map(|(name, _)| name)), kept);
     }

@@ -124,12 +124,13 @@ impl ExtProcStream {
         head: &RequestHead,
         caller: Option<&Caller>,
     ) -> Result<RequestRest, ReadError> {
-        // Without tenants all requests come from one address, that of Envoy.
+        // Without tenants all requests come from the address of Envoy, which names the client.
         let memory = &self.state.body_memory;
-        let reservation = caller.map_or_else(
-            || memory.hold(),
-            |caller| memory.hold_for(BodyHolder::Tenant(&caller.tenant.name)),
-        );
+        let reservation = match (caller, ingress::address::forwarded_for(&head.parts.headers)) {
+            (Some(caller), _) => memory.hold_for(BodyHolder::Tenant(&caller.tenant.name)),
+            (None, Some(client)) => memory.hold_for(BodyHolder::Address(Some(client))),
+            (None, None) => memory.hold(),
+        };
         if head.whole {
             return Ok(RequestRest::none(reservation));
         }

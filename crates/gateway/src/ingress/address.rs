@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use flow::identity::Attribute;
+use http::{HeaderMap, HeaderName};
 
 use crate::config::settings::Config;
 
@@ -13,6 +14,16 @@ pub(crate) fn named(config: &Config, address: Option<IpAddr>) -> Option<String> 
     let is_used = config.identity.uses(&Attribute::Address)
         || patterns.any(|(part, _)| *part == Attribute::Address);
     address.filter(|_| is_used).map(name)
+}
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The client of a request that a proxy forwards: the last address of the list, which the proxy
+/// adds. Behind a proxy that adds none, a client writes the whole list, so no right follows from
+/// the address.
+pub(crate) fn forwarded_for(headers: &HeaderMap) -> Option<IpAddr> {
+    let list = headers.get_all(FORWARDED_FOR).iter().next_back()?.to_str().ok()?;
+    list.rsplit(',').next()?.trim_ascii().parse().ok()
 }
 
 /// The name of an address.
@@ -29,6 +40,20 @@ pub(crate) fn name(address: IpAddr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn x03_the_client_behind_a_proxy_is_the_last_of_its_list() {
+        let of = |values: &[&'static str]| {
+            let pairs = values.iter().map(|value| (FORWARDED_FOR, value.parse().unwrap()));
+            forwarded_for(&pairs.collect())
+        };
+        let address = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+        assert_eq!(of(&["10.0.0.1, 10.0.0.2"]), address("10.0.0.2"));
+        assert_eq!(of(&["10.0.0.1", "2001:db8::1"]), address("2001:db8::1"));
+        for none in [&[][..], &[""], &["10.0.0.1, unknown"], &["10.0.0.1,"]] {
+            assert_eq!(of(none), None, "{none:?}");
+        }
+    }
 
     #[test]
     fn q01_an_address_is_named_by_what_a_client_cannot_choose() {

@@ -55,7 +55,7 @@ impl DispatchHeaders<'_> {
                 headers.insert(name, value);
             }
         }
-        hop_by_hop::strip(&mut headers);
+        hop_by_hop::strip(&mut headers, |_| false);
         put(&mut headers, &HeaderName::from_static("traceparent"), self.trace());
         headers.insert(CONTENT_TYPE, JSON);
         headers.insert(PRIORITY, HeaderValue::from_static(self.priority));

@@ -10,7 +10,7 @@ pub(super) const OK: &str = "ok";
 pub(crate) const UNSEEN: &str = "response_unseen";
 
 /// All outcomes. The most frequent is first, because the search is linear.
-pub(super) const OUTCOMES: [&str; 44] = [
+pub(super) const OUTCOMES: [&str; 45] = [
     OK,
     "client_closed",
     "client_stalled",
@@ -52,6 +52,7 @@ pub(super) const OUTCOMES: [&str; 44] = [
     "insufficient_quota",
     "admin_only",
     "usage_disabled",
+    "host_not_allowed",
     UNSEEN,
     "internal",
     "other",

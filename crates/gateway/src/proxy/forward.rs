@@ -184,7 +184,9 @@ impl ProxiedRequest {
         admitted.endpoint.note(request.begun(), first_byte, request.intent.streamed);
         // The version of the backend's connection is not that of the client's.
         *response.version_mut() = Version::HTTP_11;
-        hop_by_hop::strip(response.headers_mut());
+        // The gateway decides what websites may do; a backend takes no part in that.
+        let is_cors = |name: &str| name.starts_with("access-control-");
+        hop_by_hop::strip(response.headers_mut(), is_cors);
         response_headers::add(response.headers_mut(), &request, admitted);
         ResponseBody::new(response, request)
     }

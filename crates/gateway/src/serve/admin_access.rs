@@ -61,10 +61,15 @@ pub(super) fn has_admin_key(config: &Config, headers: &HeaderMap) -> bool {
     ingress::admin_right(config, headers, clock::since_epoch().as_secs()).is_ok()
 }
 
-/// Whether a client has the key of an operator or of a tenant.
-pub(super) fn has_key(config: &Config, headers: &HeaderMap) -> bool {
-    let right = ingress::admin_right(config, headers, clock::since_epoch().as_secs());
-    matches!(right, Ok(_) | Err(Fault::AdminOnly))
+/// Whether a client has the key of an operator or of a tenant. A key that is not accepted is an
+/// error, where there are keys.
+pub(super) fn has_key(config: &Config, headers: &HeaderMap) -> Result<bool, Fault> {
+    match ingress::admin_right(config, headers, clock::since_epoch().as_secs()) {
+        Ok(_) | Err(Fault::AdminOnly) => Ok(true),
+        Err(Fault::MissingKey) => Ok(false),
+        Err(_) if !has_keys(config) => Ok(false),
+        Err(fault) => Err(fault),
+    }
 }
 
 fn need(config: &Config, right: AdminRight, headers: &HeaderMap) -> Result<(), Fault> {

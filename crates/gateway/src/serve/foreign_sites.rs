@@ -10,9 +10,9 @@
 use std::net::IpAddr;
 
 use http::header::{
-    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-    ACCESS_CONTROL_REQUEST_HEADERS, HOST, ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST,
+    ORIGIN, VARY,
 };
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
@@ -30,15 +30,6 @@ const ANY: &str = "*";
 const METHODS: HeaderValue = HeaderValue::from_static("DELETE, GET, HEAD, OPTIONS, POST");
 /// How long a browser remembers the answer to a preflight, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
-/// The headers of a backend that say what foreign pages may do. The gateway decides that.
-const POLICY: [HeaderName; 6] = [
-    ACCESS_CONTROL_ALLOW_CREDENTIALS,
-    ACCESS_CONTROL_ALLOW_HEADERS,
-    ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS,
-    ACCESS_CONTROL_MAX_AGE,
-];
 
 /// How a request came here.
 #[derive(Clone, Copy, Debug)]
@@ -90,10 +81,16 @@ pub(super) fn check<B>(
     let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
     let is_listed = origin.is_some_and(|origin| is_listed(known, origin));
     let is_foreign = is_rebound(known, host, arrival) || has_foreign_origin(known, host, headers);
-    if is_foreign && !is_listed && !admin_access::has_key(config, headers) {
+    if is_foreign && !is_listed && !admin_access::has_key(config, headers)? {
         return Err(Fault::ForeignHost);
     }
     Ok(route)
+}
+
+/// Whether a request was refused by [`check`], and not by its path.
+pub(super) fn is_refusal(fault: &Fault) -> bool {
+    use Fault::{ExpiredKey, ForeignHost, InvalidKey, InvalidToken};
+    matches!(fault, ForeignHost | InvalidKey | ExpiredKey | InvalidToken(_))
 }
 
 /// Whether `Host` is the name of a domain that may have been made to point to this machine.
@@ -152,29 +149,25 @@ impl Guarded {
 // === impl Cors ===
 
 impl Cors {
-    /// The answer for the page that sent a request to the API, if a page did.
+    /// The answer for the page that sent a request to the API. If no page did, a cache still has to
+    /// know that the answer to a page differs.
     pub(super) fn of(config: &Config, headers: &HeaderMap) -> Option<Self> {
-        if !headers::has(headers, &ORIGIN) {
+        let known = &config.server.cors_origins;
+        if known.is_empty() {
             return None;
         }
-        let origin = headers.get(ORIGIN)?;
-        let known = &config.server.cors_origins;
-        let is_allowed = origin.to_str().is_ok_and(|origin| is_listed(known, origin));
         let for_all = known.iter().any(|known| known == ANY);
-        let value = if for_all { HeaderValue::from_static(ANY) } else { origin.clone() };
+        let listed = |origin: &&HeaderValue| origin.to_str().is_ok_and(|at| is_listed(known, at));
+        let allowed = headers.get(ORIGIN).filter(listed).map(|origin| match for_all {
+            true => HeaderValue::from_static(ANY),
+            false => origin.clone(),
+        });
         let asked = || headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
-        Some(Self {
-            allowed: is_allowed.then_some(value),
-            asked: is_preflight(headers).then(asked),
-            varies: !known.is_empty() && !for_all,
-        })
+        Some(Self { allowed, asked: is_preflight(headers).then(asked), varies: !for_all })
     }
 
-    /// Replaces what a backend says about foreign pages.
+    /// Says what foreign pages may do.
     pub(super) fn write(self, headers: &mut HeaderMap) {
-        for name in POLICY {
-            headers.remove(name);
-        }
         if self.varies {
             headers.append(VARY, HeaderValue::from_static("Origin"));
         }

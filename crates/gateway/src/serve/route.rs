@@ -80,6 +80,9 @@ pub(super) async fn answer(
         }
         Ok(_) if doors.is_dispatcher() => refuse(request, format, Fault::NoSuchPage).await,
         Ok(_) => refuse(request, format, Fault::NoSuchPath).await,
+        Err(fault) if foreign_sites::is_refusal(&fault) => {
+            refuse_foreign(&worker, request, format, fault).await
+        }
         Err(fault) => refuse(request, format, fault).await,
     };
     let mut response = if head_only { Content::head_only(response) } else { response };
@@ -98,6 +101,20 @@ async fn refuse(
     let (parts, body) = request.into_parts();
     request_body::pass_over(&parts.headers, body).await;
     Content::whole(error::response_in(format, &fault.into()))
+}
+
+/// Refuses a request of a website. An operator should see that one tried.
+async fn refuse_foreign(
+    worker: &Worker,
+    request: HttpRequest<Incoming>,
+    format: ErrorFormat,
+    fault: Fault,
+) -> Response<Content> {
+    let (parts, body) = request.into_parts();
+    request_body::pass_over(&parts.headers, body).await;
+    let mut record = record_of(worker, &parts);
+    record.band = None;
+    unread(record, fault.into(), format, &parts)
 }
 
 /// A status page, for a client that may see it.
@@ -157,8 +174,7 @@ async fn proxy(
     let format = ErrorFormat::of(parts.uri.path());
     let shares_connection = parts.version == Version::HTTP_2;
     let write_limit = config.server.write_timeout;
-    let observer = Arc::clone(&worker.state.observer);
-    let mut record = RequestRecord::begin(&parts, worker.state.clock, observer);
+    let mut record = record_of(&worker, &parts);
     let caller = match arrive(&worker.state, &config, &mut parts, &mut record) {
         Ok(caller) => caller,
         Err(refused) => {
@@ -227,6 +243,10 @@ fn context_of<'a>(
     draw: u64,
 ) -> ReadContext<'a> {
     ReadContext { config, caller, address, draw }
+}
+
+fn record_of(worker: &Worker, parts: &Parts) -> RequestRecord {
+    RequestRecord::begin(parts, worker.state.clock, Arc::clone(&worker.state.observer))
 }
 
 /// Refuses a request that was not read.

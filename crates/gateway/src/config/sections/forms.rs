@@ -39,16 +39,9 @@ pub(super) const TLS_NAME: Form = Form {
 /// The origin of a website, as a browser sends it.
 pub(super) const ORIGIN: Form = Form {
     allowed: "origins such as https://chat.example, or `*`",
-    check: |origin| {
-        let place = origin.split_once("://").map_or("", |(_, place)| place);
-        let is_plain = place.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
-        match origin == "*" || (!place.is_empty() && is_plain) {
-            true => Ok(()),
-            false => {
-                let allowed = "an origin such as https://chat.example, without a path, or *";
-                Err(Misfit::of(&format_args!("{origin:?}"), allowed))
-            }
-        }
+    check: |origin| match origin {
+        "*" => Ok(()),
+        _ => website(origin),
     },
     example: "https://app.example",
 };
@@ -62,6 +55,46 @@ pub(super) const URL_PATH: Form = Form {
     },
     example: "/v1/completions",
 };
+
+/// Checks the origin of a website. A browser sends it in one spelling alone, so an entry in another
+/// one would never match.
+fn website(origin: &str) -> Result<(), Misfit> {
+    let wrong = |what: &str| Err(Misfit(format!("is {origin:?}, {what}")));
+    let form = "it must be an origin such as https://chat.example, or *";
+    let Some((scheme, place)) = origin.split_once("://") else { return wrong(form) };
+    if place.contains('*') {
+        return wrong("which has a * inside: name each origin, or * alone for all");
+    }
+    if place.contains(['/', '?', '#']) {
+        return wrong("which has a path: a browser sends none, leave it out");
+    }
+    if place.contains('@') {
+        return wrong("which has a user: a browser sends none, leave it out");
+    }
+    let bracket = place.rfind(']').unwrap_or_default();
+    let (host, port) = match place.rfind(':').filter(|at| *at > bracket) {
+        Some(at) => (&place[..at], Some(&place[at + 1..])),
+        None => (place, None),
+    };
+    let is_port = |port: &str| !port.starts_with('0') && port.parse::<u16>().is_ok();
+    let is_word = |text: &str, more: &[u8]| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || more.contains(&byte);
+        !text.is_empty() && text.bytes().all(fits)
+    };
+    let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => is_word(host, b".-_"),
+    };
+    if !is_word(scheme, b"+-.") || !is_host || !port.is_none_or(is_port) {
+        return wrong(form);
+    }
+    match (scheme.to_ascii_lowercase().as_str(), port) {
+        ("https", Some("443")) | ("http", Some("80")) => {
+            wrong("whose port is the usual one: a browser does not send it, leave it out")
+        }
+        _ => Ok(()),
+    }
+}
 
 /// The server at the address of a backend, in one spelling.
 pub(crate) fn server_address(url: &str) -> Option<String> {

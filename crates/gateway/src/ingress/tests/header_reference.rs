@@ -81,6 +81,14 @@ const READ: Rows = &[
     ("content-encoding", "`gzip` and `deflate` are decoded, so that the body can be read"),
     ("test-epp-endpoint-selection", "`epp` only: the endpoint that a conformance test selects"),
     ("sec-fetch-site", "`same-origin` of a browser: a page of the gateway itself asks"),
+    ("origin", "the website that sent the request, by the browser; see `server.cors_origins`"),
+    ("host", "beside `origin`: whether the page is the gateway's own"),
+    ("access-control-request-method", "a preflight of a browser, which the gateway answers"),
+    ("access-control-request-headers", "what the page wants to send"),
+    ("accept", "`/metrics`: OpenMetrics or the text of Prometheus, by `q`"),
+    ("accept-encoding", "it is removed, because the gateway reads the response"),
+    ("x-forwarded-for", "`epp` without tenants: whose share of `bodies_limit` the body takes"),
+    ("expect", "`100-continue`: the body is read after it was asked for"),
 ];
 
 const WRITTEN: Rows = &[
@@ -98,6 +106,19 @@ const WRITTEN: Rows = &[
     ("x-llm-d-request-dropped-reason", "`epp` only: why a request was refused"),
     ("x-conformance-test-served-endpoint", "`epp` only: where a request was served"),
     ("endpoint-load-metrics", "with `server.orca`: how full the queue is, in the format of ORCA"),
+    ("retry-after", "when a refused request should be sent again, in seconds"),
+    ("www-authenticate", "with 401: `Bearer`"),
+    ("allow", "with 405: the methods of the path"),
+    ("vary", "`Origin`, with `server.cors_origins`"),
+    ("access-control-allow-origin", "with `server.cors_origins`; those of backends are removed"),
+    ("access-control-allow-methods", "to a preflight"),
+    ("access-control-allow-headers", "to a preflight: what it asked for"),
+    ("access-control-expose-headers", "`*`: a named website may read all headers"),
+    ("access-control-max-age", "how long a browser remembers a preflight"),
+    ("cache-control", "`no-store`: status pages and streams of the gateway itself"),
+    ("content-security-policy", "the live page"),
+    ("referrer-policy", "the live page"),
+    ("x-content-type-options", "the live page"),
     ("x-next-after", "`/usage` as CSV: the value of `after` for the next page"),
     ("x-accel-buffering", "`/status/stream`: `no`, so that nginx passes each event on"),
 ];
@@ -117,6 +138,25 @@ fn quoted<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(start).skip(1).filter_map(|rest| rest.split('"').next())
 }
 
+/// Headers that every message of HTTP has, or that only the connection of one hop has.
+const PLUMBING: [&str; 7] =
+    ["connection", "content-length", "te", "transfer-encoding", "upgrade", "user-agent", "trailer"];
+
+/// The standard headers that a source names, as in `header::{ACCEPT, HOST}`.
+fn standard(code: &str) -> impl Iterator<Item = String> {
+    let lists = code.split("header::").skip(1).flat_map(|rest| {
+        let end = if rest.starts_with('{') { '}' } else { ';' };
+        rest.split(end).next().unwrap_or_default().trim_start_matches('{').split([',', ' ', '\n'])
+    });
+    let is_name = |word: &&str| {
+        let is_letter = |letter: char| letter.is_ascii_uppercase() || letter == '_';
+        word.len() > 1 && word.chars().all(is_letter)
+    };
+    let names = lists.map(str::trim).filter(is_name);
+    let names = names.map(|name| name.to_ascii_lowercase().replace('_', "-"));
+    names.filter(|name| !PLUMBING.contains(&name.as_str()))
+}
+
 /// The names of headers in the source of a folder, tests left out.
 fn in_source(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -131,6 +171,7 @@ fn in_source(folder: &Path, found: &mut BTreeSet<String>) {
             let code = code.replace("from_static(\n", "from_static(").replace("(        ", "(");
             let constants = quoted(&code, "HeaderName::from_static(\"");
             found.extend(constants.map(str::to_owned));
+            found.extend(standard(&code));
         }
     }
 }
@@ -154,6 +195,7 @@ fn reference() -> String {
         _ if ends_here(name) => "no",
         "authorization" | "x-api-key" | "api-key" => "without tenants",
         "x-request-id" | "traceparent" | "content-encoding" => "may be written anew",
+        "host" | "accept-encoding" | "expect" => "no",
         _ => "yes",
     };
     let read =
