@@ -107,14 +107,7 @@ async fn post(client: &Client, base: &BaseUrl, message: Bytes) -> Result<(), Exp
     let response = sent.map_err(ExportError::transient)?;
     match response.status {
         status if status.is_success() => Ok(()),
-        // The statuses after which the protocol asks clients to try again.
-        status @ (StatusCode::TOO_MANY_REQUESTS
-        | StatusCode::BAD_GATEWAY
-        | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT) => {
-            Err(ExportError::transient(format!("it answered {status}")))
-        }
-        status => Err(ExportError::lasting(format!("it answered {status}"))),
+        status => Err(ExportError::by_status(status)),
     }
 }
 
@@ -124,6 +117,19 @@ impl ExportError {
     /// The batch may be taken later.
     fn transient(why: impl ToString) -> Self {
         Self { text: why.to_string(), transient: true }
+    }
+
+    /// The receiver answered with a status of HTTP that is no success. After some of them the
+    /// protocol asks clients to try again; gRPC takes the same ones for unavailable.
+    fn by_status(status: StatusCode) -> Self {
+        let transient = matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS
+                | StatusCode::BAD_GATEWAY
+                | StatusCode::SERVICE_UNAVAILABLE
+                | StatusCode::GATEWAY_TIMEOUT
+        );
+        Self { text: format!("it answered {status}"), transient }
     }
 
     /// The batch is never taken.

@@ -24,6 +24,14 @@ pub(crate) enum MetricsFormat {
     OpenMetrics,
 }
 
+/// One media type of `Accept`, with its parameters.
+struct MediaRange<'a> {
+    name: &'a str,
+    version: Option<&'a str>,
+    /// How much the client wants it (`q`), in thousandths. Zero: not at all.
+    weight: u16,
+}
+
 /// The type of a family.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MetricType {
@@ -57,7 +65,19 @@ impl MetricsFormat {
     /// The format that a client asks for.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        match accepts.flat_map(|value| value.split(',')).any(is_open_metrics) {
+        let (mut open, mut plain) = (0, 0);
+        for range in accepts.flat_map(|value| value.split(',')).map(MediaRange::parse) {
+            // A range that names nothing in particular is met by either, so it says nothing.
+            match range.name {
+                name if name.eq_ignore_ascii_case("application/openmetrics-text") => {
+                    let ours = range.version.is_none_or(|version| version == "1.0.0");
+                    open = open.max(if ours { range.weight } else { 0 });
+                }
+                name if name.eq_ignore_ascii_case("text/plain") => plain = plain.max(range.weight),
+                _ => {}
+            }
+        }
+        match open > 0 && open >= plain {
             true => Self::OpenMetrics,
             false => Self::Prometheus,
         }
@@ -71,12 +91,24 @@ impl MetricsFormat {
     }
 }
 
-/// Whether a client accepts OpenMetrics by a part of its header, in the version that is written.
-fn is_open_metrics(part: &str) -> bool {
-    let (name, parameters) = part.trim().split_once(';').unwrap_or((part.trim(), ""));
-    let version = parameters.split(';').find_map(|pair| pair.trim().strip_prefix("version="));
-    name.eq_ignore_ascii_case("application/openmetrics-text")
-        && version.is_none_or(|version| version.trim_matches('"') == "1.0.0")
+// === impl MediaRange ===
+
+impl<'a> MediaRange<'a> {
+    fn parse(part: &'a str) -> Self {
+        let mut pieces = part.split(';').map(str::trim_ascii);
+        let name = pieces.next().unwrap_or_default();
+        let mut range = Self { name, version: None, weight: 1000 };
+        for (key, value) in pieces.filter_map(|piece| piece.split_once('=')) {
+            if key.eq_ignore_ascii_case("version") {
+                range.version = Some(value.trim_matches('"'));
+            } else if key.eq_ignore_ascii_case("q") {
+                // A weight that is no number says nothing, as if it were not there.
+                let weight = value.parse().unwrap_or(1.0_f64).clamp(0.0, 1.0);
+                range.weight = (weight * 1000.0) as u16;
+            }
+        }
+        range
+    }
 }
 
 // === impl MetricsText ===

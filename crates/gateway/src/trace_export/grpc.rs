@@ -17,8 +17,11 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
 /// The codes after which the protocol asks clients to try again: cancelled, deadline exceeded,
-/// resource exhausted, aborted, out of range, unavailable, data loss.
-const TRANSIENT: [&str; 7] = ["1", "4", "8", "10", "11", "14", "15"];
+/// aborted, out of range, unavailable, data loss.
+const TRANSIENT: [&str; 6] = ["1", "4", "10", "11", "14", "15"];
+/// Resource exhausted. A receiver that recovers says when, in the details of the status.
+const EXHAUSTED: &str = "8";
+const RETRY_INFO: &[u8] = b"google.rpc.RetryInfo";
 
 /// See the module's description.
 pub(super) struct GrpcSender {
@@ -52,7 +55,7 @@ impl GrpcSender {
         let read = Limited::new(body, RESPONSE_MAX).collect().await;
         let body = read.map_err(ExportError::transient)?;
         if !head.status.is_success() {
-            return Err(ExportError::transient(format!("it answered {}", head.status)));
+            return Err(ExportError::by_status(head.status));
         }
         self.connection = Some(connection);
         // A call that fails at once has its outcome in the head.
@@ -78,9 +81,60 @@ fn outcome(trailers: &HeaderMap) -> Result<(), ExportError> {
         Some(code) => {
             let said = text("grpc-message").unwrap_or_default();
             let why = format!("it answered with the gRPC status {code} {said}");
-            let transient = TRANSIENT.contains(&code);
+            let recovers = || text("grpc-status-details-bin").is_some_and(has_retry_info);
+            let transient = TRANSIENT.contains(&code) || (code == EXHAUSTED && recovers());
             Err(ExportError { text: why.trim_end().to_owned(), transient })
         }
         None => Err(ExportError::lasting("it answered without a gRPC status: is it HTTP?")),
+    }
+}
+
+/// Whether the details of a status, in base64, say when to try again.
+fn has_retry_info(details: &str) -> bool {
+    let mut bits = 0_u32;
+    let mut bytes = Vec::with_capacity(details.len() / 4 * 3 + 3);
+    for (at, letter) in details.bytes().filter(|letter| *letter != b'=').enumerate() {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return false,
+        };
+        bits = bits << 6 | u32::from(value);
+        // Each letter but the first of four completes a byte.
+        let unused = [None, Some(4), Some(2), Some(0)][at % 4];
+        bytes.extend(unused.map(|unused: u32| (bits >> unused) as u8));
+    }
+    bytes.windows(RETRY_INFO.len()).any(|window| window == RETRY_INFO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m02_only_the_codes_that_the_protocol_names_are_sent_again() {
+        let trailers = |code: &'static str, details: Option<&'static str>| {
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", HeaderValue::from_static(code));
+            if let Some(details) = details {
+                let details = HeaderValue::from_static(details);
+                trailers.insert("grpc-status-details-bin", details);
+            }
+            trailers
+        };
+        let is_transient = |code, details| outcome(&trailers(code, details)).unwrap_err().transient;
+        let codes = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14"];
+        let again = codes.iter().filter(|code| is_transient(code, None)).copied();
+        assert_eq!(again.collect::<Vec<_>>(), ["1", "4", "10", "11", "14"]);
+        assert!(is_transient("15", None) && !is_transient("16", None));
+        // A google.rpc.Status with a RetryInfo of one second, and one with another detail.
+        let waits = "CAgaMAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIECgIIAQ";
+        let other = "CAgaLQopdHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLkJhZFJlcXVlc3QSAA==";
+        assert!(is_transient("8", Some(waits)));
+        assert!(!is_transient("8", Some(other)) && !is_transient("8", Some("!")));
+        assert!(!is_transient("3", Some(waits)), "its code says that it is never taken");
     }
 }

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use flow::{BackendSupply, Controller, ModelId, Settings, Span, Time};
+use http::HeaderMap;
+use http::header::ACCEPT;
 
 use super::{named, parsed, refused, served, sum};
 use crate::backend::Attempt;
@@ -31,6 +33,28 @@ const NAMED: &[(&str, &[&str], &str)] = &[
     ("tidegate_queue_oldest_seconds", &["band"], "gauge"),
     ("tidegate_backend_time_to_first_byte_seconds", &["backend"], "histogram"),
 ];
+
+#[test]
+fn m01_the_format_is_the_one_that_a_client_wants_most() {
+    let open = "application/openmetrics-text";
+    for (accept, expected) in [
+        (String::new(), MetricsFormat::Prometheus),
+        ("*/*".into(), MetricsFormat::Prometheus),
+        (open.into(), MetricsFormat::OpenMetrics),
+        (format!("{open}; version=1.0.0; charset=utf-8"), MetricsFormat::OpenMetrics),
+        (format!("{open};version=0.0.1"), MetricsFormat::Prometheus),
+        (format!("{open};version=1.0.0;q=0.5,text/plain;q=0.4"), MetricsFormat::OpenMetrics),
+        (format!("{open};q=0.3, text/plain;version=0.0.4;q=0.9"), MetricsFormat::Prometheus),
+        (format!("{open};q=0, */*"), MetricsFormat::Prometheus),
+        (format!("{open};q=0.000"), MetricsFormat::Prometheus),
+        (format!("{open}; Q=0.2, text/plain; q=0.2"), MetricsFormat::OpenMetrics),
+        (format!("{open};q=x"), MetricsFormat::OpenMetrics),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().unwrap());
+        assert_eq!(MetricsFormat::of(&headers), expected, "{accept}");
+    }
+}
 
 /// A gateway with a history: every outcome, names that need escaping, two backends.
 fn eventful() -> String {
