@@ -37,6 +37,12 @@ impl Tokens {
         )
     }
 
+    /// The tokens of a list, with their descriptions.
+    pub(crate) fn list(&self, name: &str) -> Vec<(&str, &str)> {
+        let entries = self.tokens[name].as_array().unwrap_or_else(|| panic!("no list {name}"));
+        entries.iter().map(|pair| (pair[0].as_str().unwrap(), pair[1].as_str().unwrap())).collect()
+    }
+
     /// A token by its name in `tests/clients/tokens.py`.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.tokens[name].as_str().unwrap_or_else(|| panic!("there is no token {name}"))
