@@ -197,3 +197,47 @@ fn d07_a_redis_that_fails_over_loses_nothing_that_was_accepted() {
     let results = await_results(&replica, total);
     assert_eq!(ids(&results).len(), total);
 }
+
+/// The sentinel alone knows the servers. It promotes a replica after the primary was killed.
+#[test]
+fn d07_a_failover_by_a_sentinel_loses_nothing_that_was_accepted() {
+    let mut primary = Redis::start();
+    let replicas = [Redis::start(), Redis::start()];
+    let port = primary.port().to_string();
+    for replica in &replicas {
+        replica.call(&["REPLICAOF", "127.0.0.1", &port]);
+    }
+    let sentinel = Redis::sentinel(&primary, &[]);
+    let backend = Backend::start(|_| ScriptedResponse::ok().after_ms(10));
+    let total = 120;
+    for number in 0..total {
+        submit(&primary, &format!("m{number}"), unix() + 600);
+    }
+    eventually("replicated, and known to the sentinel", || {
+        let waiting = [count(&replicas[0]), count(&replicas[1])];
+        let known = sentinel.call(&["SENTINEL", "replicas", "main"]).texts();
+        let known = known.iter().filter(|word| *word == "name").count();
+        if (waiting, known) == ([total; 2], 2) {
+            Ok(())
+        } else {
+            Err(format!("{waiting:?}, {known}"))
+        }
+    });
+    // The first sentinel of the list is away.
+    let away = "redis://127.0.0.1:1";
+    let named =
+        format!("urls = [\"{away}\", \"{}\"]\nsentinel = \"main\"\nreplicas = 1", sentinel.url());
+    let sections = format!("{QUICK}workers = 4\nlease = \"2s\"\n");
+    let one = format!("urls = [\"{}\"]", primary.url());
+    let config = config(&sections, "\"open\"", &primary, backend.address()).replace(&one, &named);
+    let _dispatcher = Dispatcher::start(&config);
+    await_results(&primary, 40);
+    primary.kill();
+    let promoted = eventually("promoted", || {
+        let address = sentinel.call(&["SENTINEL", "get-master-addr-by-name", "main"]).texts();
+        let is_at = |replica: &&Redis| address.last() == Some(&replica.port().to_string());
+        replicas.iter().find(is_at).ok_or(format!("{address:?}"))
+    });
+    let results = await_results(promoted, total);
+    assert_eq!(ids(&results).len(), total);
+}

@@ -23,6 +23,8 @@ pub(crate) struct Redis {
     folder: PathBuf,
     port: u16,
     options: Vec<String>,
+    /// The primary that it watches, if it is a sentinel.
+    watched: Option<u16>,
     server: Option<Child>,
 }
 
@@ -69,6 +71,15 @@ impl Redis {
 
     /// A server with further options, such as `--requirepass secret`.
     pub(crate) fn start_with(options: &[&str]) -> Self {
+        Self::start_as(options, None)
+    }
+
+    /// A sentinel that watches a primary as `main`, and decides alone.
+    pub(crate) fn sentinel(primary: &Self, options: &[&str]) -> Self {
+        Self::start_as(options, Some(primary.port))
+    }
+
+    fn start_as(options: &[&str], watched: Option<u16>) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         // In memory if possible: the tests need the order of events, not the speed of a disk.
@@ -77,7 +88,7 @@ impl Redis {
         let folder = root.join(format!("tidegate-redis-{}-{number}", id()));
         fs::create_dir_all(&folder).unwrap();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        let mut redis = Self { folder, port: 0, options, server: None };
+        let mut redis = Self { folder, port: 0, options, watched, server: None };
         // Another process may take the port before the server does, which then ends at once.
         until("a port for Redis", || {
             redis.port = kept_port();
@@ -104,8 +115,18 @@ impl Redis {
     fn spawn(&mut self) -> bool {
         let port = self.port.to_string();
         let mut command = Command::new("redis-server");
-        command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"]);
-        command.arg(&self.folder).args(["--appendonly", "yes", "--appendfsync", "everysec"]);
+        if let Some(primary) = self.watched {
+            let file = self.folder.join("sentinel.conf");
+            let text = format!(
+                "sentinel monitor main 127.0.0.1 {primary} 1\n\
+                 sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n"
+            );
+            fs::write(&file, text).unwrap();
+            command.arg(file).arg("--sentinel");
+        } else {
+            command.args(["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]);
+        }
+        command.args(["--port", &port, "--bind", "127.0.0.1", "--dir"]).arg(&self.folder);
         command.args(&self.options).stdin(Stdio::null()).stdout(Stdio::null());
         let started = command.stderr(Stdio::null()).spawn();
         let mut server = started.unwrap_or_else(|error| {

@@ -53,6 +53,7 @@ mod renew;
 mod result_record;
 mod retries;
 mod scripts;
+mod sentinel;
 mod server_check;
 mod settings;
 mod standing;
@@ -79,7 +80,7 @@ impl RedisStore {
     /// Creates a store without connecting. An error is an error of the settings.
     pub fn new(settings: RedisSettings) -> Result<Arc<Self>, StoreError> {
         let layout = Layout::new(&settings)?;
-        let topology = Topology::new(&settings.urls, settings.cluster, settings.roots.as_deref())?;
+        let topology = Topology::new(&settings)?;
         let connection = Connection::new(topology, settings.replicas);
         Ok(Arc::new(Self { connection, layout, shown: settings.shown_urls().join(", ") }))
     }

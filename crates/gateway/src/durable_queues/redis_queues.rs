@@ -106,6 +106,7 @@ fn settings(redis: &Redis, dispatch: &Dispatch) -> Result<RedisSettings, Durable
         urls: redis.urls.clone(),
         roots: roots.map_err(DurableQueuesError::RedisRoots)?,
         cluster: redis.cluster,
+        sentinel: redis.sentinel.clone(),
         replicas: redis.replicas,
         results: redis.results.clone(),
         retries: redis.retries.clone(),

@@ -16,6 +16,8 @@ pub struct RedisSettings {
     pub roots: Option<Vec<u8>>,
     /// Whether the servers are a cluster.
     pub cluster: bool,
+    /// The name of the service whose primary the servers name, if they are sentinels.
+    pub sentinel: Option<String>,
     /// The number of replicas that must have a write before the engine reports it.
     pub replicas: u32,
     /// The list for results, unless the queue or the message names another.
@@ -52,6 +54,7 @@ impl Default for RedisSettings {
             urls: vec!["redis://127.0.0.1:6379".into()],
             roots: None,
             cluster: false,
+            sentinel: None,
             replicas: 0,
             results: keys::RESULTS.into(),
             retries: keys::RETRIES.into(),
@@ -66,6 +69,7 @@ impl fmt::Debug for RedisSettings {
         f.debug_struct("RedisSettings")
             .field("urls", &self.shown_urls())
             .field("cluster", &self.cluster)
+            .field("sentinel", &self.sentinel)
             .field("replicas", &self.replicas)
             .field("results", &self.results)
             .field("retries", &self.retries)

@@ -1,9 +1,10 @@
 //! The configured servers, and which of them takes writes.
 //!
-//! There are two topologies: one primary among several addresses, found by `ROLE`, and a cluster,
-//! whose client library follows its slots.
+//! There are three topologies: one primary among several addresses, found by `ROLE`; one primary
+//! that sentinels name; and a cluster, whose client library follows its slots.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -15,6 +16,8 @@ use redis::{
 use tokio::sync::Notify;
 
 use super::connection::Transport;
+use super::sentinel;
+use super::settings::RedisSettings;
 use super::subscription::Subscription;
 use crate::error::{ErrorKind, StoreError};
 
@@ -28,6 +31,10 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Topology {
     servers: Vec<Server>,
     cluster: bool,
+    /// The name by which the servers, which are sentinels then, know the primary.
+    service: Option<String>,
+    /// The primary that a sentinel named last.
+    named: Mutex<Option<ConnectionInfo>>,
     /// The root certificates of the other servers of a cluster.
     certificates: Option<TlsCertificates>,
     /// The index of the server to try first.
@@ -37,10 +44,10 @@ pub(super) struct Topology {
     subscription: Subscription,
 }
 
-struct Server {
+pub(super) struct Server {
     /// The address without a password.
-    shown: String,
-    info: ConnectionInfo,
+    pub(super) shown: String,
+    pub(super) info: ConnectionInfo,
 }
 
 /// An address without user and password.
@@ -54,22 +61,27 @@ pub(super) fn without_password(url: &str) -> String {
 
 impl Topology {
     /// The servers at these addresses.
-    pub(super) fn new(
-        urls: &[String],
-        cluster: bool,
-        roots: Option<&[u8]>,
-    ) -> Result<Self, StoreError> {
+    pub(super) fn new(settings: &RedisSettings) -> Result<Self, StoreError> {
+        let RedisSettings { urls, cluster, sentinel, roots, .. } = settings;
         if urls.is_empty() {
             return Err(StoreError::new(ErrorKind::Invalid, "no address of Redis is configured"));
         }
-        let roots = roots.map(<[u8]>::to_vec);
-        let certificates =
-            roots.map(|root_cert| TlsCertificates { client_tls: None, root_cert: Some(root_cert) });
+        let certificates = roots
+            .as_ref()
+            .map(|roots| TlsCertificates { client_tls: None, root_cert: Some(roots.clone()) });
         let server = |url: &String| Server::new(url, certificates.as_ref());
         let servers = urls.iter().map(server).collect::<Result<_, StoreError>>()?;
         let (first, used) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let subscription = Subscription::default();
-        Ok(Self { servers, cluster, certificates, first, used, subscription })
+        Ok(Self {
+            servers,
+            cluster: *cluster,
+            service: sentinel.clone(),
+            named: Mutex::default(),
+            certificates,
+            first,
+            used,
+            subscription: Subscription::default(),
+        })
     }
 
     /// Whether the servers are a cluster.
@@ -85,6 +97,13 @@ impl Topology {
     /// Subscribes again if the subscription broke: to the server in use, or in a cluster to any
     /// server, because a cluster forwards publications to all of its servers.
     pub(super) async fn ensure_subscribed(&self) {
+        if self.service.is_some() {
+            let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(primary) = named {
+                self.subscription.ensure(&primary).await;
+            }
+            return;
+        }
         let attempts = if self.cluster { self.servers.len() } else { 1 };
         for _ in 0..attempts {
             let used = self.used.load(Ordering::Relaxed);
@@ -135,16 +154,29 @@ impl Topology {
         let mut errors = Vec::new();
         for index in (0..self.servers.len()).map(|index| (first + index) % self.servers.len()) {
             let Some(server) = self.servers.get(index) else { continue };
-            match server.connect_if_primary().await {
-                Ok(transport) => {
+            match self.connect_by(server).await {
+                Ok((transport, primary)) => {
                     self.used.store(index, Ordering::Relaxed);
-                    self.subscription.subscribe(&server.info).await;
+                    self.subscription.subscribe(&primary).await;
                     return Ok(transport);
                 }
                 Err(error) => errors.push(error.describe(|text| server.explain(text))),
             }
         }
         Err(most_serious(errors))
+    }
+
+    /// Connects to a server, or to the primary that it names as a sentinel.
+    async fn connect_by(&self, server: &Server) -> Result<(Transport, ConnectionInfo), StoreError> {
+        let Some(service) = &self.service else {
+            return Ok((server.connect_if_primary().await?, server.info.clone()));
+        };
+        let primary = sentinel::primary(server, service).await?;
+        let connected = primary.connect_if_primary().await;
+        let transport = connected.map_err(|error| error.describe(|text| primary.explain(text)))?;
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        *named = Some(primary.info.clone());
+        Ok((transport, primary.info))
     }
 }
 
@@ -207,7 +239,7 @@ impl Server {
         Ok(transport)
     }
 
-    async fn open(&self) -> RedisResult<MultiplexedConnection> {
+    pub(super) async fn open(&self) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(RESPONSE_TIMEOUT));

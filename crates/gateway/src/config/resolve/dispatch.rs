@@ -51,10 +51,15 @@ fn redis(section: &Section<'_>) -> Option<Redis> {
     if urls.is_empty() {
         return None;
     }
+    let (cluster, sentinel) = (section.get("cluster"), section.given("sentinel"));
+    if cluster && sentinel.is_some() {
+        section.refuse("sentinel", "has no effect with cluster = true: a cluster has no sentinels");
+    }
     Some(Redis {
         urls,
         ca_file: section.path("ca_file"),
-        cluster: section.get("cluster"),
+        cluster,
+        sentinel,
         replicas: section.get("replicas"),
         results: section.get("results"),
         retries: section.get("retries"),

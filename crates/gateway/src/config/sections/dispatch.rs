@@ -71,6 +71,14 @@ const REDIS: SectionSchema = SectionSchema::new(
         .unset("the root certificates of the system")
         .restart(),
         key("cluster", Bool, "Whether the servers form a cluster.").default("false").restart(),
+        key(
+            "sentinel",
+            Text(&NOT_EMPTY),
+            "The name of the primary in Redis Sentinel. `urls` are then the addresses of the \
+             sentinels; user, password, database and TLS in them are those of the primary.",
+        )
+        .unset("no sentinels")
+        .restart(),
         key("replicas", count(0, 16), "How many replicas must confirm a write.")
             .default("0")
             .restart(),

@@ -66,6 +66,8 @@ pub struct Redis {
     pub ca_file: Option<PathBuf>,
     /// Whether the servers form a cluster.
     pub cluster: bool,
+    /// The name of the primary, if the addresses are those of sentinels.
+    pub sentinel: Option<String>,
     /// How many replicas must confirm a write.
     pub replicas: u32,
     /// The list of results, unless the queue or the message names another.

@@ -74,6 +74,10 @@ fn values_of_a_wrong_type_are_reported() {
         ("[[models]]\nname = 'a'\ntargets = [{}]", "models[0].targets[0].model is missing"),
         ("[[objectives]]\nname = 'a'", "objectives[0].band is missing"),
         ("[[objectives]]\nband = 'high'", "objectives[0].name is missing"),
+        (
+            "[dispatch.redis]\nurls = ['redis://h:1']\nsentinel = 'a'\ncluster = true",
+            "dispatch.redis.sentinel has no effect with cluster",
+        ),
         ("[log]\nformat = 2026-01-01", "log.format is \"2026-01-01\""),
     ];
     for (text, expected) in cases {
@@ -84,6 +88,52 @@ fn values_of_a_wrong_type_are_reported() {
     assert!(null[0].contains("queue.total_capacity is empty, allowed is"), "{null:?}");
     assert!(yaml("- 1").unwrap_err().lines()[0].contains("the file is a list"));
     assert!(yaml("retry: { share: .inf }").unwrap_err().lines()[0].contains("retry.share is inf"));
+}
+
+#[test]
+fn x05_settings_of_tokens_that_protect_nothing_are_refused() {
+    let tenant = "[[tenants]]\nname = 'a'\n";
+    for key in ["tenant_claim", "issuer", "audience"] {
+        let problems = bad(&format!("{tenant}[auth.jwt]\n{key} = 'x'\n"));
+        let expected = format!("auth.jwt.{key} has no effect without a key");
+        assert!(problems[0].contains(&expected), "{problems:?}");
+    }
+    let problems = bad("[auth.jwt]\nsecret_file = 'secret'\n");
+    assert!(problems[0].contains("auth.jwt needs [[tenants]]"), "{problems:?}");
+}
+
+#[test]
+fn x05_origins_that_no_browser_sends_are_refused() {
+    for (origin, expected) in [
+        ("chat.example", "it must be an origin such as https://chat.example"),
+        ("https://", "it must be an origin"),
+        ("https://*.example", "which has a * inside"),
+        ("https://chat.example/", "which has a path"),
+        ("https://chat.example/app", "which has a path"),
+        ("https://chat.example?a", "which has a path"),
+        ("https://user:pass@chat.example", "which has a user"),
+        ("https://chat.example:443", "whose port is the usual one"),
+        ("http://chat.example:80", "whose port is the usual one"),
+        ("https://chat.example:", "it must be an origin"),
+        ("https://chat.example:99999", "it must be an origin"),
+        ("https://chat .example", "it must be an origin"),
+        ("https://[::1", "it must be an origin"),
+        ("null", "it must be an origin"),
+    ] {
+        let problems = bad(&format!("[server]\ncors_origins = ['{origin}']"));
+        assert!(problems[0].contains(expected), "{origin}: {problems:?}");
+    }
+    for origin in [
+        "*",
+        "https://chat.example",
+        "http://localhost:3000",
+        "http://[::1]:3000",
+        "https://chat.example:80",
+        "chrome-extension://abcdef",
+    ] {
+        let config = good(&format!("[server]\ncors_origins = ['{origin}']"));
+        assert_eq!(config.server.cors_origins, [origin]);
+    }
 }
 
 #[test]

@@ -193,3 +193,26 @@ async fn a_server_that_became_a_replica_is_replaced_by_the_primary() {
     assert_eq!(receipt, [Receipt::Accepted]);
     assert_eq!(second.call(&["ZCARD", "q"]), Reply::Number(1), "where writes are taken now");
 }
+
+/// A sentinel gets the password of the primary only if it asks for one.
+#[tokio::test]
+async fn d07_sentinels_name_the_primary_with_a_password_or_without() {
+    let password = ["--requirepass", "secret"];
+    let primary = Redis::start_with(&password);
+    for options in [&[][..], &password] {
+        let sentinel = Redis::sentinel(&primary, options);
+        let url = format!("redis://:secret@127.0.0.1:{}", sentinel.port());
+        let of = |name: &str| RedisSettings {
+            urls: vec!["redis://127.0.0.1:1".into(), url.clone()],
+            sentinel: Some(name.into()),
+            ..RedisSettings::default()
+        };
+        let store = RedisStore::connect(of("main")).await.unwrap();
+        let submitted = store.submit(vec![message(&url, NOW)], NOW).await.unwrap();
+        assert_eq!(submitted, [Receipt::Accepted]);
+        let error = RedisStore::connect(of("other")).await.map(|_| ()).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert!(error.text.contains("watches no \"other\""), "{error}");
+        assert!(!error.text.contains("secret"), "{error}");
+    }
+}
