@@ -32,6 +32,13 @@ pub(super) const CACHE: &[Mutant] = &[
         noticed_by: "k01_the_end_of_a_prompt",
     },
     Mutant {
+        name: "an index that shrinks keeps its memory",
+        file: "prefix_index.rs",
+        site: "            «self.rebuild()»;",
+        instead: "()",
+        noticed_by: "k01_an_index_that_shrinks",
+    },
+    Mutant {
         name: "responses do not lower what a backend is believed to hold",
         file: "prefix_index.rs",
         site: "JUDGED_FROM && «found < expected.div_ceil(2)» {",

@@ -23,6 +23,12 @@ impl Lru {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
+    /// The slot that was used next after this one, which is in the list.
+    pub(crate) fn after(&self, slot: u32) -> Option<u32> {
+        let next = self.links[slot as usize].next;
+        (next != NONE).then_some(next)
+    }
+
     /// Makes room for so many more slots, and for no others.
     pub(crate) fn reserve_exact(&mut self, more: usize) {
         self.links.reserve_exact(more);

@@ -120,6 +120,9 @@ impl PrefixIndex {
         let share = share.checked_div(u64::from(self.capacity)).unwrap_or(u64::from(capacity));
         (self.limit, self.capacity) = (share as u32, capacity);
         self.evict_surplus();
+        if self.hashes.capacity() > 2 * (self.capacity as usize).max(TABLE_MIN) {
+            self.rebuild();
+        }
     }
 
     /// Forgets everything: the engine has restarted.
@@ -196,6 +199,18 @@ impl PrefixIndex {
                 self.table[at] = slot;
             }
         }
+    }
+
+    /// Copies the blocks in their order, so that the memory of those that are gone is freed.
+    fn rebuild(&mut self) {
+        let (limit, capacity) = (self.limit, self.capacity);
+        let mut new = Self { limit, capacity, ..Self::default() };
+        let mut next = self.order.oldest();
+        while let Some(slot) = next {
+            new.touch(self.hashes[slot as usize]);
+            next = self.order.after(slot);
+        }
+        *self = new;
     }
 
     fn evict_surplus(&mut self) {

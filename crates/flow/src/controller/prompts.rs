@@ -14,6 +14,9 @@ use crate::time::Time;
 
 /// The tokens of one block of a prompt.
 const BLOCK_TOKENS: u64 = 64;
+/// The most tokens that an engine is believed to hold, whatever it reports: no engine of today has
+/// so many, and the index of one backend must not take all memory.
+const CACHE_TOKENS_MAX: u64 = 1_000_000_000;
 
 /// The prompt of a live ask.
 #[derive(Clone, Debug, Default)]
@@ -150,7 +153,7 @@ impl Controller {
         let usual = self.settings.cache_tokens;
         for backend in &mut self.supply.backends {
             let tokens = if usual == 0 { 0 } else { backend.kv_tokens.unwrap_or(usual) };
-            backend.prefixes.resize((tokens / BLOCK_TOKENS).min(u64::from(u32::MAX)) as u32);
+            backend.prefixes.resize((tokens.min(CACHE_TOKENS_MAX) / BLOCK_TOKENS) as u32);
             if usual == 0 {
                 backend.uncomputed = 0;
             }

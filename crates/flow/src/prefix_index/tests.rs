@@ -115,6 +115,28 @@ fn k01_a_block_takes_at_most_32_bytes() {
 }
 
 #[test]
+fn k01_an_index_that_shrinks_gives_its_memory_back_and_keeps_the_last_prompts() {
+    let prompt = |number: u64| (0..64).map(|at| odd(number * 64 + at)).collect::<Vec<_>>();
+    let mut index = PrefixIndex::new(100_000);
+    for number in 0..2_000 {
+        index.enter(&prompt(number));
+    }
+    let before = index.bytes();
+    index.resize(1_000);
+    assert!(index.bytes() <= before / 50, "{} of {before} bytes", index.bytes());
+    assert_eq!(index.len(), 1_000);
+    for number in 2_000 - 15..2_000 {
+        assert_eq!(index.held_of(&prompt(number)), 64, "{number}");
+    }
+    assert_eq!(index.held_of(&prompt(2_000 - 16)), 1_000 - 15 * 64);
+    // It goes on as before.
+    index.enter(&prompt(1));
+    assert_eq!((index.len(), index.held_of(&prompt(1))), (1_000, 64));
+    index.resize(0);
+    assert_eq!(index.len(), 0);
+}
+
+#[test]
 fn k01_responses_correct_how_much_a_backend_is_believed_to_hold() {
     let mut index = PrefixIndex::new(1000);
     let prompt = chain(&[1; 100]);

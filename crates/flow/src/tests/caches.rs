@@ -178,6 +178,17 @@ fn k01_an_engine_holds_no_more_than_it_says() {
     assert_eq!(fixture.ask_with(prompt(1, 0, BLOCKS)).2.cached_tokens, TOKENS / 2);
 }
 
+/// A report is a number of another program. It must not let one index grow without bound.
+#[test]
+fn k01_an_engine_that_reports_too_much_is_not_believed() {
+    let mut fixture = Fixture::new(caching(8.0), 1);
+    for (tokens, blocks) in [(1 << 40, 15_625_000), (u64::MAX, 15_625_000), (6_400, 100)] {
+        let reading = EngineReading { kv_tokens: Some(tokens), ..EngineReading::default() };
+        fixture.gate.reading(BackendId(0), reading, fixture.now);
+        assert_eq!(fixture.gate.supply.backends[0].prefixes.limit(), blocks);
+    }
+}
+
 #[test]
 fn k01_a_backend_that_failed_a_prompt_has_not_computed_it() {
     let mut fixture = Fixture::new(caching(8.0), 2);

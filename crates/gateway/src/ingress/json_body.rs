@@ -201,6 +201,12 @@ impl<'a> BodyFields<'a> {
                 self.prompt_size.add(scanner)?;
                 self.prompt_text.note(key, start..scanner.position());
             }
+            // The template may write them into the prompt, but need not.
+            "chat_template" | "chat_template_kwargs" => {
+                let start = scanner.position();
+                PromptSize::default().add(scanner)?;
+                self.prompt_text.note(key, start..scanner.position());
+            }
             "cache_salt" => self.prompt_text.salt = small(scanner)?.text(),
             "user" => self.session.user = small(scanner)?.text(),
             "session" => self.session.session = small(scanner)?.text(),

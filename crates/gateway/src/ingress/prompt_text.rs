@@ -1,7 +1,8 @@
 //! The text of a prompt as places in the body, and the hashes of its blocks.
 //!
 //! Chat templates put the system prompt first, then the tools, then the messages, whatever the
-//! order of the fields in the body. So the scan of the body notes where each of them stands, and
+//! order of the fields in the body. What a request says to the template itself may change all of
+//! that, so it counts before the rest. So the scan of the body notes where each of them stands, and
 //! they are hashed in that order. The bytes are hashed as they stand, with escapes and roles: a
 //! client writes the beginning of a conversation the same way each time.
 
@@ -14,8 +15,19 @@ use flow::{BlockHasher, PromptBlocks};
 use super::json_body::hash;
 
 /// The fields with text of the prompt, in the order in which engines read them.
-const FIELDS: [&str; 8] =
-    ["instructions", "system", "tools", "functions", "messages", "prompt", "input", "suffix"];
+const FIELDS: [&str; 11] = [
+    "chat_template",
+    "chat_template_kwargs",
+    "documents",
+    "instructions",
+    "system",
+    "tools",
+    "functions",
+    "messages",
+    "prompt",
+    "input",
+    "suffix",
+];
 
 /// Clients do not know it, so they cannot make a prompt that looks like that of another client.
 static SECRET: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one("prompts"));

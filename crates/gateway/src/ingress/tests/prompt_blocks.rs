@@ -51,13 +51,19 @@ fn k01_tools_and_the_system_prompt_come_before_messages() {
 }
 
 #[test]
-fn k01_models_and_salts_are_kept_apart() {
+fn k01_models_salts_and_templates_are_kept_apart() {
     let prompt = format!("\"prompt\":\"{}\"", long("tide"));
     let body = |model: &str, more: &str| format!("{{\"model\":\"{model}\",{prompt}{more}}}");
     let of = |body: &str| blocks(&caching(), "/v1/completions", body);
     let plain = of(&body("m", ""));
     assert_eq!(plain, of(&body("m", "")));
-    for other in [body("n", ""), body("m", ",\"cache_salt\":\"x\"")] {
+    for other in [
+        body("n", ""),
+        body("m", ",\"cache_salt\":\"x\""),
+        body("m", ",\"chat_template_kwargs\":{\"enable_thinking\":false}"),
+        body("m", ",\"chat_template\":\"{{ messages }}\""),
+        body("m", ",\"documents\":[{\"text\":\"a\"}]"),
+    ] {
         assert_eq!(in_common(&plain, &of(&other)), 0, "{other}");
     }
 }
