@@ -4,8 +4,10 @@
 //! process, on another core. The proxies take turns in short rounds, because on a shared machine
 //! only measurements of the same second can be compared.
 
+mod auth_cost;
 mod bands;
 mod cost;
+pub(crate) mod dialing;
 mod floor;
 mod grant;
 mod headline;
@@ -13,6 +15,7 @@ mod http1;
 mod instructions;
 mod latency;
 pub(crate) mod load;
+mod measured;
 mod memory_at_10k;
 pub(crate) mod metrics;
 pub(crate) mod origin;
@@ -24,6 +27,7 @@ pub(crate) mod settings;
 mod shutdown;
 mod sides;
 mod timeouts;
+mod tls_cost;
 pub(crate) mod without_priorities;
 mod workloads;
 
@@ -45,6 +49,9 @@ pub(crate) fn suite() -> Suite {
             ("prompt", |bench| Box::pin(cost::prompt(bench))),
             ("stream", |bench| Box::pin(cost::stream(bench))),
             ("paced", |bench| Box::pin(cost::paced(bench))),
+            ("tls", |bench| Box::pin(tls_cost::kept(bench))),
+            ("tls, new connections", |bench| Box::pin(tls_cost::new_connections(bench))),
+            ("keys", |bench| Box::pin(auth_cost::measure(bench))),
             ("latency", |bench| Box::pin(latency::measure(bench))),
             ("grant", |bench| Box::pin(grant::measure(bench))),
             ("refusal", |bench| Box::pin(refusal::measure(bench))),
@@ -66,6 +73,7 @@ fn notes() -> Vec<String> {
     let all = [
         (cores < 2, "Only one core: load and proxy share it."),
         (!proxies::has_nginx(), "nginx is missing beside us: apt-get install nginx-light"),
+        (!proxies::has_haproxy(), "HAProxy is missing beside us: apt-get install haproxy"),
         (
             without_priorities::program().is_none(),
             "No gateway without priorities: tidegate-bench without-priorities",

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::api::{Api, chat, lines};
 use super::settings::{Gate, bounds, work};
+use crate::gateway::dialing::Dialing;
 use crate::gateway::load::{ClosedLoop, Request};
 use crate::gateway::origin::{Behaviour, Origin};
 use crate::gateway::process::Process;
@@ -94,6 +95,7 @@ async fn relay(bench: &Bench, gateway: &Process, origin: &Origin) -> Result<f64>
     let load = ClosedLoop {
         clients: CLIENTS,
         request: Request::post("/v1/chat/completions", kind, body.as_bytes()),
+        dialing: Dialing::default(),
         warm: bench.seconds(1.0),
         counted: bench.seconds(5.0),
     };

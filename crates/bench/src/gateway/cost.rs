@@ -8,20 +8,21 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::load::{ClosedLoop, Request};
+use super::dialing::Dialing;
+use super::load::{ClosedLoop, Request, Stretch};
 use super::origin::{Behaviour, EVENTS, Origin};
 use super::proxies::Proxy;
 use super::settings::{flow_control, logged, queue_off};
 use crate::report::{Table, median};
 use crate::runner::{Bench, turns};
 
-const CLIENTS: usize = 64;
+pub(super) const CLIENTS: usize = 64;
 const STREAMS: usize = 256;
 const PROMPT: usize = 16 << 10;
 const PACE: Duration = Duration::from_millis(20);
 const WARM: Duration = Duration::from_millis(100);
 /// Rounds are short, because the machine is another one every few seconds.
-const SHORT: Duration = Duration::from_millis(250);
+pub(super) const SHORT: Duration = Duration::from_millis(250);
 /// Longer than a stream that keeps to a pace.
 const LONG: Duration = Duration::from_millis(1500);
 const FLOOR_RATIO_MAX: f64 = 1.25;
@@ -31,12 +32,26 @@ const OURS: &str = "gateway";
 const FLOOR: &str = "floor";
 
 /// What was found of one who was measured, round by round.
-struct Found {
-    who: &'static str,
+pub(super) struct Found {
+    pub(super) who: &'static str,
     /// Processor time per answer, each event of a stream counted as one.
-    micros: Vec<f64>,
+    pub(super) micros: Vec<f64>,
     /// Answers per second.
-    rates: Vec<f64>,
+    pub(super) rates: Vec<f64>,
+}
+
+// === impl Found ===
+
+impl Found {
+    pub(super) fn new(who: &'static str) -> Self {
+        Self { who, micros: Vec::new(), rates: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, stretch: Stretch) {
+        let sent = stretch.sent as f64;
+        self.micros.push(stretch.cpu_micros / sent);
+        self.rates.push(sent / stretch.seconds);
+    }
 }
 
 /// POST of a kilobyte, answered with a small JSON.
@@ -77,8 +92,8 @@ pub(crate) async fn paced(bench: &mut Bench) -> Result<Table> {
     streamed(bench, &load, Behaviour { pace: Some(PACE), ..Behaviour::default() }).await
 }
 
-fn load(clients: usize, request: Request, counted: Duration) -> ClosedLoop {
-    ClosedLoop { clients, request, warm: WARM, counted }
+pub(super) fn load(clients: usize, request: Request, counted: Duration) -> ClosedLoop {
+    ClosedLoop { clients, request, dialing: Dialing::default(), warm: WARM, counted }
 }
 
 async fn streamed(bench: &mut Bench, load: &ClosedLoop, behaviour: Behaviour) -> Result<Table> {
@@ -117,15 +132,11 @@ async fn in_turns(
     for peer in ours.iter().chain(&Proxy::others(None)) {
         proxies.push(bench.fixture.start(peer, origin.address).await?);
     }
-    let new = |who| Found { who, micros: Vec::new(), rates: Vec::new() };
-    let mut found: Vec<Found> = proxies.iter().map(|proxy| new(proxy.name)).collect();
+    let mut found: Vec<Found> = proxies.iter().map(|proxy| Found::new(proxy.name)).collect();
     let rounds = if load.counted == SHORT { 3 * bench.rounds() } else { bench.rounds() };
     for round in 0..rounds {
         for at in turns(proxies.len(), round) {
-            let stretch = load.run(&proxies[at], &origin).await?;
-            let sent = stretch.sent as f64;
-            found[at].micros.push(stretch.cpu_micros / sent);
-            found[at].rates.push(sent / stretch.seconds);
+            found[at].add(load.run(&proxies[at], &origin).await?);
         }
     }
     Ok(found)

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::dialing::Dialing;
 use super::load::{ClosedLoop, Request};
 use super::origin::{Behaviour, Origin};
 use super::proxies::Proxy;
@@ -31,6 +32,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let load = ClosedLoop {
         clients: CLIENTS,
         request: Request::chat(false, ""),
+        dialing: Dialing::default(),
         warm: Duration::from_millis(100),
         counted: bench.seconds(1.0),
     };

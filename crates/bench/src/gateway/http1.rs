@@ -6,8 +6,7 @@
 use std::str;
 
 use anyhow::{Context as _, Result, bail};
-use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// How the body of a message ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +56,20 @@ pub(crate) fn head(bytes: &[u8]) -> Result<Option<Head>> {
 
 impl Inbox {
     /// Waits for more bytes; nothing when the other side has closed.
-    pub(crate) async fn more(&mut self, stream: &mut TcpStream) -> Result<Option<()>> {
+    pub(crate) async fn more(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> Result<Option<()>> {
         self.bytes.reserve(READ);
         let read = stream.read_buf(&mut self.bytes).await?;
         Ok((read > 0).then_some(()))
     }
 
     /// Waits for a whole head; nothing when the other side has closed.
-    pub(crate) async fn head(&mut self, stream: &mut TcpStream) -> Result<Option<Head>> {
+    pub(crate) async fn head(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> Result<Option<Head>> {
         loop {
             if let Some(head) = head(&self.bytes)? {
                 return Ok(Some(head));
@@ -80,7 +85,11 @@ impl Inbox {
     }
 
     /// Waits for the end of the body behind `head`.
-    pub(crate) async fn whole(&mut self, head: Head, stream: &mut TcpStream) -> Result<()> {
+    pub(crate) async fn whole(
+        &mut self,
+        head: Head,
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> Result<()> {
         while !self.ended(head) {
             if self.more(stream).await?.is_none() {
                 bail!("the connection ended inside a message");

@@ -64,7 +64,7 @@ struct Load {
 
 /// Whether instructions can be counted here.
 pub(crate) fn available() -> bool {
-    installed("valgrind")
+    installed("valgrind").is_some()
 }
 
 /// The gateway, without priorities, with workloads (R09, W04) and with traces, beside the floor.

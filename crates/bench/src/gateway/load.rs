@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::dialing::{ClientStream, Dialing};
 use super::http1::{Head, Inbox};
 use super::origin::{Origin, STREAMED};
 use super::process::Process;
@@ -28,7 +28,7 @@ pub(crate) struct Request(Rc<[u8]>);
 /// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: ClientStream,
     inbox: Inbox,
 }
 
@@ -56,6 +56,7 @@ pub(crate) struct Stretch {
 pub(crate) struct ClosedLoop {
     pub(crate) clients: usize,
     pub(crate) request: Request,
+    pub(crate) dialing: Dialing,
     /// Before the count begins, and while it goes on.
     pub(crate) warm: Duration,
     pub(crate) counted: Duration,
@@ -127,13 +128,17 @@ impl Request {
 
 impl Client {
     pub(crate) async fn connect(to: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(to).await.with_context(|| format!("to {to}"))?;
-        stream.set_nodelay(true)?;
-        Ok(Self { stream, inbox: Inbox::default() })
+        Self::dial(&Dialing::default(), to).await
+    }
+
+    async fn dial(dialing: &Dialing, to: SocketAddr) -> Result<Self> {
+        Ok(Self { stream: dialing.connect(to).await?, inbox: Inbox::default() })
     }
 
     pub(crate) async fn send(&mut self, request: &Request) -> Result<()> {
-        Ok(self.stream.write_all(&request.0).await?)
+        self.stream.write_all(&request.0).await?;
+        // TLS keeps what the socket did not take.
+        Ok(self.stream.flush().await?)
     }
 
     pub(crate) async fn ask(&mut self, request: &Request) -> Result<Answer> {
@@ -199,7 +204,7 @@ impl ClosedLoop {
         let over = Rc::new(Cell::new(false));
         let mut clients = JoinSet::new();
         for _ in 0..self.clients {
-            clients.spawn_local(again(proxy.address, self.request.clone(), Rc::clone(&over)));
+            clients.spawn_local(again(proxy.address, self.clone(), Rc::clone(&over)));
         }
         tokio::time::sleep(self.warm).await;
         let (began, cpu, sent) = (Instant::now(), proxy.cpu_nanos()?, origin.sent());
@@ -272,10 +277,13 @@ impl Served {
 }
 
 /// Asks until it is over.
-async fn again(address: SocketAddr, request: Request, over: Rc<Cell<bool>>) -> Result<()> {
-    let mut client = Client::connect(address).await?;
+async fn again(address: SocketAddr, load: ClosedLoop, over: Rc<Cell<bool>>) -> Result<()> {
+    let mut client = Client::dial(&load.dialing, address).await?;
     while !over.get() {
-        client.ask_well(&request).await?;
+        client.ask_well(&load.request).await?;
+        if load.dialing.afresh {
+            client = Client::dial(&load.dialing, address).await?;
+        }
     }
     Ok(())
 }

@@ -101,12 +101,13 @@ pub(crate) fn tool(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Whether a program is installed.
-pub(crate) fn installed(program: &str) -> bool {
+/// The path of a program, if it is installed.
+pub(crate) fn installed(program: &str) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian keeps servers where a user's path does not lead.
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
-    folders.into_iter().any(|folder| folder.join(program).is_file())
+    let mut files = folders.map(|folder| folder.join(program));
+    files.find(|file| file.is_file())?.into_os_string().into_string().ok()
 }
 
 // === impl Process ===

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::dialing::CertificateFiles;
 use super::process::{Cores, Process, Ready, installed, run};
 
 /// Connections that the peers keep to the backend.
@@ -22,6 +23,10 @@ pub(crate) enum Proxy {
     Floor { limit: Option<usize> },
     /// nginx, at most so many requests at the backend.
     Nginx { limit: Option<usize> },
+    /// nginx with TLS for clients.
+    NginxTls { files: CertificateFiles },
+    /// HAProxy, perhaps with TLS for clients.
+    Haproxy { tls: Option<CertificateFiles> },
 }
 
 /// Starts peers; their files are gone when this is dropped.
@@ -50,7 +55,12 @@ impl Proxy {
 
 /// Whether nginx can be measured beside us.
 pub(crate) fn has_nginx() -> bool {
-    installed("nginx")
+    installed("nginx").is_some()
+}
+
+/// Whether HAProxy can be measured beside us.
+pub(crate) fn has_haproxy() -> bool {
+    installed("haproxy").is_some()
 }
 
 // === impl Fixture ===
@@ -99,15 +109,53 @@ impl Fixture {
                 command.args(floor(backend, *limit));
                 Process::start("floor", &mut command, &log, Ready::Says).await
             }
-            Proxy::Nginx { limit } => {
-                let listen = free()?;
-                let config = self.file("conf");
-                fs::write(&config, self.nginx(listen, backend, *limit))?;
-                let mut command = self.cores.command("/usr/sbin/nginx");
-                command.arg("-e").arg("stderr").arg("-c").arg(config).arg("-p").arg(&self.folder);
-                Process::start("nginx", &mut command, &log, Ready::Listens(listen)).await
-            }
+            Proxy::Nginx { limit } => self.start_nginx(&log, (backend, *limit), None).await,
+            Proxy::NginxTls { files } => self.start_nginx(&log, (backend, None), Some(files)).await,
+            Proxy::Haproxy { tls } => self.start_haproxy(&log, backend, tls.as_ref()).await,
         }
+    }
+
+    async fn start_nginx(
+        &mut self,
+        log: &Path,
+        (backend, limit): (SocketAddr, Option<usize>),
+        tls: Option<&CertificateFiles>,
+    ) -> Result<Process> {
+        let listen = free()?;
+        let (name, text) = match tls {
+            None => ("nginx", self.nginx(&format!("{listen} backlog=4096"), backend, limit)),
+            Some(CertificateFiles { certificate, key, .. }) => {
+                let (certificate, key) = (certificate.display(), key.display());
+                let door = format!(
+                    "{listen} ssl backlog=4096; ssl_protocols TLSv1.3;\n\
+                     ssl_certificate {certificate}; ssl_certificate_key {key}"
+                );
+                ("nginx, TLS", self.nginx(&door, backend, limit))
+            }
+        };
+        let config = self.file("conf");
+        fs::write(&config, text)?;
+        let mut command = self.cores.command(&installed("nginx").context("nginx is missing")?);
+        command.arg("-e").arg("stderr").arg("-c").arg(config).arg("-p").arg(&self.folder);
+        Process::start(name, &mut command, log, Ready::Listens(listen)).await
+    }
+
+    async fn start_haproxy(
+        &mut self,
+        log: &Path,
+        backend: SocketAddr,
+        tls: Option<&CertificateFiles>,
+    ) -> Result<Process> {
+        let listen = free()?;
+        let (name, door) = match tls {
+            None => ("HAProxy", String::new()),
+            Some(files) => ("HAProxy, TLS", format!(" ssl crt {}", files.both.display())),
+        };
+        let config = self.file("cfg");
+        fs::write(&config, haproxy(&format!("{listen}{door}"), backend))?;
+        let mut command = self.cores.command(&installed("haproxy").context("HAProxy is missing")?);
+        command.arg("-db").arg("-f").arg(config);
+        Process::start(name, &mut command, log, Ready::Listens(listen)).await
     }
 
     /// The arguments that start the gateway.
@@ -136,7 +184,7 @@ impl Fixture {
         Ok(file.to_owned())
     }
 
-    fn nginx(&self, listen: SocketAddr, backend: SocketAddr, limit: Option<usize>) -> String {
+    fn nginx(&self, door: &str, backend: SocketAddr, limit: Option<usize>) -> String {
         let limit = limit.map(|limit| format!(" max_conns={limit}")).unwrap_or_default();
         let folder = self.folder.display();
         format!(
@@ -154,7 +202,7 @@ impl Fixture {
                  keepalive_requests 1000000000;\n\
                }}\n\
                server {{\n\
-                 listen {listen} backlog=4096;\n\
+                 listen {door};\n\
                  location / {{\n\
                    proxy_pass http://origin; proxy_http_version 1.1; proxy_buffering off;\n\
                    proxy_set_header Connection \"\"; proxy_read_timeout 600s;\n\
@@ -170,6 +218,18 @@ impl Drop for Fixture {
         // Leftovers lie in the folder for temporary files.
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// One thread, kept connections to the backend, and no log, as the others.
+fn haproxy(door: &str, backend: SocketAddr) -> String {
+    format!(
+        "global\n  nbthread 1\n  maxconn 8000\n  ssl-default-bind-options ssl-min-ver TLSv1.3\n\
+         defaults\n  mode http\n  timeout connect 10s\n  timeout client 60s\n\
+         \x20 timeout server 600s\n\
+         \x20 http-reuse always\n\
+         frontend clients\n  bind {door}\n  default_backend origin\n\
+         backend origin\n  server origin {backend} pool-max-conn {KEPT}\n"
+    )
 }
 
 /// The arguments that start the floor.

@@ -6,6 +6,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::dialing::CertificateFiles;
+
 /// More than the clients send at once.
 const PLENTY: usize = 1000;
 
@@ -21,6 +23,12 @@ pub(crate) const FULL_AT: usize = 2;
 /// Flow control as it comes: fair queue, four bands, routing; no request waits.
 pub(crate) fn flow_control() -> String {
     config(PLENTY, "", "access = false")
+}
+
+/// The same with TLS for clients.
+pub(super) fn with_tls(files: &CertificateFiles) -> String {
+    let CertificateFiles { certificate, key, .. } = files;
+    format!("{}[server.tls]\ncert_file = {certificate:?}\nkey_file = {key:?}\n", flow_control())
 }
 
 /// The same with a line for every request.

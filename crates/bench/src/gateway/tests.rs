@@ -15,7 +15,10 @@ use super::metrics::{QUEUE_DEPTH, sum};
 use super::origin::{Behaviour, EVENTS, Origin};
 use super::process::Cores;
 use super::proxies::{Fixture, Proxy};
-use super::{bands, priorities, settings, shutdown, timeouts, without_priorities, workloads};
+use super::{
+    auth_cost, bands, priorities, settings, shutdown, timeouts, tls_cost, without_priorities,
+    workloads,
+};
 use crate::report::Table;
 use crate::runner::Bench;
 
@@ -225,4 +228,25 @@ fn the_series_of_one_metric_are_added_up() {
                    nexus_queue_depth{band=\"normal\"} 4\nnexus_queue_depth_max 9\n";
     assert_eq!(sum(metrics, QUEUE_DEPTH), Some(7.0));
     assert_eq!(sum("other 9\n", QUEUE_DEPTH), None);
+}
+
+/// Every row has requests, and with a connection for each one a request with TLS costs far more.
+#[test]
+fn x04_requests_with_tls_are_measured_on_kept_and_on_new_connections() {
+    let kept = toy(tls_cost::kept);
+    let new = toy(tls_cost::new_connections);
+    for row in ["gateway", "gateway, TLS"] {
+        assert!(kept.figure(row, 0) > 0.0 && new.figure(row, 3) > 0.0, "{row}");
+    }
+    let (kept, new) = (kept.figure("gateway, TLS", 0), new.figure("gateway, TLS", 0));
+    assert!(new > kept, "a handshake costs something: {new} after {kept}");
+}
+
+#[test]
+fn x05_requests_with_keys_and_tokens_are_measured() {
+    let table = toy(auth_cost::measure);
+    let names: Vec<_> = table.rows.iter().map(|(name, _)| name.as_str()).collect();
+    let tokens = ["gateway, token, HS256", "gateway, token, ES256"];
+    assert_eq!(names, ["gateway", "gateway, API key", tokens[0], tokens[1]]);
+    assert!(names.iter().all(|name| table.figure(name, 0) > 0.0), "{table}");
 }
