@@ -207,7 +207,7 @@ fn d07_a_failover_by_a_sentinel_loses_nothing_that_was_accepted() {
     for replica in &replicas {
         replica.call(&["REPLICAOF", "127.0.0.1", &port]);
     }
-    let sentinel = Redis::sentinel(&primary, &[]);
+    let sentinel = Redis::sentinel(primary.port(), &[]);
     let backend = Backend::start(|_| ScriptedResponse::ok().after_ms(10));
     let total = 120;
     for number in 0..total {

@@ -74,9 +74,9 @@ impl Redis {
         Self::start_as(options, None)
     }
 
-    /// A sentinel that watches a primary as `main`, and decides alone.
-    pub(crate) fn sentinel(primary: &Self, options: &[&str]) -> Self {
-        Self::start_as(options, Some(primary.port))
+    /// A sentinel that watches the primary at a port as `main`, and decides alone.
+    pub(crate) fn sentinel(primary: u16, options: &[&str]) -> Self {
+        Self::start_as(options, Some(primary))
     }
 
     fn start_as(options: &[&str], watched: Option<u16>) -> Self {

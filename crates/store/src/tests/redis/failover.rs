@@ -200,7 +200,7 @@ async fn d07_sentinels_name_the_primary_with_a_password_or_without() {
     let password = ["--requirepass", "secret"];
     let primary = Redis::start_with(&password);
     for options in [&[][..], &password] {
-        let sentinel = Redis::sentinel(&primary, options);
+        let sentinel = Redis::sentinel(primary.port(), options);
         let url = format!("redis://:secret@127.0.0.1:{}", sentinel.port());
         let of = |name: &str| RedisSettings {
             urls: vec!["redis://127.0.0.1:1".into(), url.clone()],
