@@ -5,6 +5,7 @@ mod check;
 mod completions;
 mod demo;
 mod dispatch;
+mod drain;
 mod engine;
 mod epp;
 mod explain;
@@ -66,6 +67,7 @@ enum Command {
     Completions(completions::Completions),
     Man(man::ManPages),
     Status(status::Status),
+    Drain(drain::Drain),
     Explain(explain::Explain),
 }
 
@@ -79,6 +81,8 @@ impl Cli {
             Command::Batch(batch) => return batch.run(out),
             // Its exit code says whether all is well.
             Command::Status(status) => return status.run(out),
+            // Its exit code says whether requests are left.
+            Command::Drain(drain) => return drain.run(out),
             // Its exit code says whether there are problems, also in JSON.
             Command::Check(check) => return check.run(out),
             Command::Serve(serve) => serve.run(out),

@@ -28,6 +28,7 @@ mod head_method;
 mod hold;
 mod http2_floods;
 mod http2_window;
+mod kubernetes;
 mod log_format;
 mod model_names;
 mod monitoring;

@@ -4,6 +4,7 @@
 //! The tests control the order of events. A scripted backend holds its responses until the test
 //! releases them, and a test waits for an observable state, never for a span of time.
 
+pub(crate) mod api_server;
 pub(crate) mod backend;
 pub(crate) mod browser;
 pub(crate) mod call;

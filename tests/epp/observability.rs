@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::api_server::{ApiServer, pod, pool};
 use crate::support::envoy::FREE;
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::tools::{run, tool};
@@ -111,5 +112,29 @@ fn x02_the_endpoints_file_is_followed() {
     }
     let pages: Vec<Value> = picker.backends();
     assert_eq!(pages.len(), 1, "{pages:?}");
+    picker.await_idle();
+}
+
+#[test]
+fn x02_the_pods_of_a_pool_are_picked() {
+    let (one, api) = (Backend::quick(), ApiServer::start());
+    let port = one.address().port();
+    api.put("inferencepools", pool("llama", &[port, 1]));
+    let mut ranks = pod("pod-one", one.address());
+    ranks["metadata"]["annotations"] = json!({"llm-d.ai/active-ports": port.to_string()});
+    api.put("pods", ranks);
+    let picker = Gateway::picker(&format!("{TWO}{}", api.section("pool = \"llama\"")), FREE);
+    picker.await_ready(1);
+    let mut talk = ExtProcStream::with(picker.process.address());
+    let stream = talk.request(&chat("m"), 1000);
+    assert_eq!(talk.choice(stream).servers(), [one.address().to_string()]);
+    assert_eq!(picker.backends()[0]["id"], "pod-one-rank-0");
+    talk.cancel(stream);
+    // Without a pod there is no server.
+    api.delete("pods", "pod-one");
+    eventually("gone", || match picker.backends().len() {
+        0 => Ok(()),
+        count => Err(count.to_string()),
+    });
     picker.await_idle();
 }

@@ -12,6 +12,7 @@ mod backend_state;
 mod bounded_get;
 mod catalogue;
 mod discovery;
+mod drain;
 mod endpoint;
 mod endpoints_file;
 mod engine_metrics;
@@ -52,9 +53,9 @@ use flow::{BackendId, ModelId, Time};
 use tokio::sync::{Notify, Semaphore, watch as broadcast};
 
 use crate::clock::Clock;
-use crate::config::settings::FleetSettings;
+use crate::config::settings::{BackendSpec, FleetSettings};
 use crate::scheduler::Scheduler;
-use fleet_state::{FleetState, FleetUpdate};
+use fleet_state::{BackendSource, FleetState, FleetUpdate};
 use subset::Subset;
 
 /// The most health checks and scrapes at the same time.
@@ -121,6 +122,12 @@ impl Fleet {
     /// is no longer configured gets no new requests and finishes those that it has.
     pub(crate) fn configure(&self, settings: &FleetSettings) {
         self.change(|state, now| state.configure(settings, now));
+    }
+
+    /// Replaces the backends that a cluster has.
+    pub(crate) fn set_cluster(&self, specs: Vec<BackendSpec>) {
+        tracing::info!(endpoints = specs.len(), "endpoints of the cluster");
+        self.change(|state, now| state.set_source(BackendSource::Kubernetes, specs, now));
     }
 
     /// The present roster.

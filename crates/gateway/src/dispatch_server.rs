@@ -29,6 +29,7 @@ impl DispatchServer {
         // A dispatcher has no backends of its own.
         config.fleet.backends.clear();
         config.fleet.endpoints_file = None;
+        config.fleet.kubernetes = None;
         config.fleet.discover = false;
         Self::start_with(config)
     }

@@ -163,7 +163,7 @@ fn read_as(
     let body = with_deployment(body, deployment)?;
     let (fields, named) = look(kind, &controls, &body)?;
     let model = named.as_ref().map(|named| named.name.as_ref());
-    let resolved = model.and_then(|model| config.names.resolve(model, draw));
+    let resolved = model.and_then(|model| config.resolve_model(model, draw));
     let renamed = controls.rewrite().filter(|_| model.is_some());
     let target = renamed.or(resolved.map(|resolved| resolved.target));
     allowed(tenant, (model, renamed), &parts.method)?;
@@ -179,7 +179,8 @@ fn read_as(
         headers: &listed(config, &parts.headers),
     };
     let flow = RequestFlow::of(&config.identity, &attributes, session);
-    let stated = band::stated(&controls, &config.objectives).or(fields.tier);
+    let objectives = [&config.objectives, &config.cluster.objectives];
+    let stated = band::stated(&controls, objectives).or(fields.tier);
     let bands = (stated, resolved.and_then(|found| found.band));
     let (band, band_clamped) = band::ruled(&config.band_rules, &attributes, bands, tenant);
     let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);

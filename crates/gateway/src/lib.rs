@@ -39,6 +39,7 @@ mod hop_by_hop;
 mod ingress;
 mod jitter;
 pub mod jwt;
+mod kubernetes;
 mod large_bodies;
 mod lazy_timer;
 mod lifecycle;

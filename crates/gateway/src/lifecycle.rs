@@ -208,6 +208,7 @@ fn watch_over(
         task::spawn(async move { scheduler.keep_time().await });
         task::spawn(Arc::clone(&state.fleet).watch(identity));
         task::spawn(Arc::clone(&state).learn_names());
+        task::spawn(Arc::clone(&state).follow_cluster());
         task::spawn(admin::status::watch(Arc::clone(&state)));
         if let Some(tls) = tls {
             task::spawn(tls.watch());

@@ -10,6 +10,7 @@ mod client_stream;
 mod connection;
 mod dashboard;
 mod dispatch_pages;
+mod drain_route;
 mod file_download;
 mod foreign_sites;
 mod head_check;

@@ -19,6 +19,7 @@ use crate::connections::Connections;
 use crate::diagnosis::Trends;
 use crate::diagnosis::situation::BatchWork;
 use crate::ingress::{self, Caller, Proof};
+use crate::kubernetes::{Cluster, ClusterChange};
 use crate::large_bodies::LargeBodies;
 use crate::observe::Observer;
 use crate::output_history::OutputHistory;
@@ -40,6 +41,7 @@ pub(crate) struct State {
     pub(crate) reload_problems: ReloadProblems,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) fleet: Arc<Fleet>,
+    pub(crate) cluster: Cluster,
     pub(crate) observer: Arc<Observer>,
     pub(crate) retries: RetryBudgets,
     pub(crate) connections: Connections,
@@ -96,6 +98,7 @@ impl State {
         let clock = Clock::start();
         let scheduler = Arc::new(Scheduler::new(config.flow.clone(), clock));
         let fleet = Fleet::new(&config.fleet, Arc::clone(&scheduler), clock);
+        let cluster = Cluster::new(config.fleet.kubernetes.clone());
         let observer =
             Arc::new(Observer::new(&config.log, config.epp.llm_d_metrics, config.traces.as_ref()));
         let tenants = TenantLimits::default();
@@ -110,6 +113,7 @@ impl State {
             reload_problems: ReloadProblems::default(),
             scheduler,
             fleet,
+            cluster,
             observer,
             retries: RetryBudgets::default(),
             connections: Connections::default(),
@@ -222,11 +226,27 @@ impl State {
         loop {
             learnt.borrow_and_update();
             self.observer.known(self.fleet.roster().numbered().map(|(name, _)| name));
-            self.observer.known(self.config.load().names.ruled());
+            self.observer.known(self.config.load().ruled_names());
             if learnt.changed().await.is_err() {
                 return;
             }
         }
+    }
+
+    /// Applies what changes in the cluster that the configuration names. Never returns.
+    pub(crate) async fn follow_cluster(self: Arc<Self>) {
+        let apply = |change| match change {
+            ClusterChange::Backends(backends) => self.fleet.set_cluster(backends),
+            ClusterChange::Rules(rules) => {
+                self.observer.known(rules.names.ruled());
+                let rules = Arc::new(rules);
+                self.config.rcu(|present| {
+                    let cluster = Arc::clone(&rules);
+                    Config { cluster, ..Config::clone(present) }
+                });
+            }
+        };
+        self.cluster.follow(apply).await;
     }
 
     /// Applies new configuration whenever there is one. Never returns.
@@ -244,7 +264,11 @@ impl State {
             self.fleet.configure(&config.fleet);
             self.observer.known(config.names.ruled());
             self.tenants.configure(&config.tenants);
-            self.config.store(Arc::new(config));
+            self.cluster.configure(&config.fleet.kubernetes);
+            self.config.rcu(|present| {
+                // The file knows nothing of the cluster.
+                Config { cluster: Arc::clone(&present.cluster), ..config.clone() }
+            });
             tracing::info!("the configuration was reloaded");
         }
     }

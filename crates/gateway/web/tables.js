@@ -77,7 +77,7 @@ export class Table {
 const names = (column) => `${column.kind || ""}${column.minor ? " minor" : ""}`.trim();
 
 const LEVELS = { ready: "ok", starting: "warning", full: "warning", on_trial: "warning",
-  leaving: "warning", unready: "trouble", ejected: "trouble" };
+  leaving: "warning", draining: "warning", unready: "trouble", ejected: "trouble" };
 
 /** The dot before the state of a backend or gate. */
 export function state(cell, word, level) {

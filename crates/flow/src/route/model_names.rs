@@ -94,6 +94,11 @@ impl ModelNames {
         if errors.is_empty() { Ok(Self { entries }) } else { Err(errors) }
     }
 
+    /// Whether a name has a rule.
+    pub fn has_rule(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
+    }
+
     /// The names that have a rule, in order.
     pub fn ruled(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)

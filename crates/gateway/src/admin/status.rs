@@ -111,7 +111,8 @@ fn look(state: &State) -> (Situation, Sample) {
         attempts: state.observer.attempt_ends(),
         ..Sample::default()
     };
-    let watched = config.fleet.discover || config.fleet.endpoints_file.is_some();
+    let followed = config.fleet.endpoints_file.is_some() || config.fleet.kubernetes.is_some();
+    let watched = config.fleet.discover || followed;
     let has_backends = !statuses.is_empty() || watched || state.batch_work.get().is_none();
     let backends_total = statuses.len();
     let backends_ready = statuses.iter().filter(|status| status.ready).count();
@@ -141,6 +142,7 @@ fn look(state: &State) -> (Situation, Sample) {
         backends_left_out,
         backends_ready,
         backends_total,
+        discovery: state.cluster.troubles(),
         keys: keys(state),
         certificates: certificates(state),
         reload: reload(state),

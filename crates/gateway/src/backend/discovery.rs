@@ -70,6 +70,7 @@ fn spec(port: u16, kind: BackendKind) -> BackendSpec {
         credential: None,
         ca_file: None,
         tls_name: None,
+        drain: None,
     }
 }
 

@@ -209,6 +209,7 @@ impl ListedEndpoint {
             credential: None,
             ca_file: None,
             tls_name: None,
+            drain: None,
         };
         Endpoint::new(BackendId(0), &spec).map_err(EndpointProblem::Address)?;
         Ok(spec)

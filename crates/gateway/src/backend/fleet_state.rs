@@ -9,6 +9,7 @@ use flow::{BackendId, BackendSupply, ModelId, Span, Time};
 use super::Attempt;
 use super::backend_state::{BackendState, ServedModels, SupplyState};
 use super::catalogue::Catalogue;
+use super::drain::Drains;
 use super::endpoint::Endpoint;
 use super::engine_metrics::EngineMetrics;
 use super::health_state::{CheckResult, HealthSettings, HealthStatus};
@@ -29,6 +30,7 @@ const LEAVING: Span = Span::from_secs(30);
 pub(super) enum BackendSource {
     Settings,
     EndpointsFile,
+    Kubernetes,
     Discovery,
 }
 
@@ -45,6 +47,7 @@ pub(super) struct FleetState {
     /// Whether model lists have changed since the catalogue was made.
     stale: bool,
     leaving: Vec<(Time, Arc<Endpoint>)>,
+    pub(super) drains: Drains,
     /// The supply states that were published last.
     published: Vec<(BackendId, SupplyState)>,
     generation: u64,
@@ -78,6 +81,9 @@ impl FleetState {
         self.settings = settings.clone();
         if settings.endpoints_file.is_none() {
             self.sources.remove(&BackendSource::EndpointsFile);
+        }
+        if settings.kubernetes.is_none() {
+            self.sources.remove(&BackendSource::Kubernetes);
         }
         if !settings.discover {
             self.sources.remove(&BackendSource::Discovery);
@@ -159,6 +165,7 @@ impl FleetState {
         };
         backend.last_check = Some((now, said));
         backend.health.checked(check, began, now);
+        self.log_drained(id);
     }
 
     /// Stores the result of fetching a backend's model list.
@@ -282,6 +289,7 @@ impl FleetState {
 
     fn leave(&mut self, id: BackendId, now: Time) {
         if let Some(backend) = self.backends.remove(&id) {
+            self.drains.forget(&backend.spec.id);
             tracing::info!(backend = %backend.spec.id, "backend removed");
             self.leaving.push((now.after(LEAVING), backend.endpoint));
         }
@@ -314,7 +322,7 @@ impl FleetState {
             let adapters = backend.adapters.iter();
             let adapters = adapters.filter_map(|name| self.catalogue.ids.get(name.as_str()));
             let supply_state = SupplyState {
-                ready: models_known && (up || on_trial),
+                ready: models_known && (up || on_trial) && self.drain_of(backend).is_none(),
                 paused: matches!(status, HealthStatus::Full(_)),
                 on_trial,
                 handicap: backend.health.handicap(&settings, now),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::backend_state::{BackendState, ServedModels};
 use super::fleet_state::FleetState;
 use super::health_state::{DownReason, Health, HealthStatus};
-use crate::config::settings::BackendKind;
+use crate::config::settings::{BackendKind, DrainCause};
 
 /// A backend as the admin page shows it.
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ pub(crate) enum StateWord {
     Ejected,
     Full,
     OnTrial,
+    /// It works, and gets no new requests.
+    Draining,
     /// It was removed and still has requests.
     Leaving,
 }
@@ -62,7 +64,11 @@ impl FleetState {
     pub(super) fn statuses(&self, now: Time) -> Vec<BackendStatus> {
         let served = self.served(now);
         let view = |(&id, backend): (&BackendId, &BackendState)| {
-            BackendStatus::of(id, backend, backend.is_on_trial(&served, now), now)
+            let status = BackendStatus::of(id, backend, backend.is_on_trial(&served, now), now);
+            match self.drain_of(backend) {
+                Some(cause) => status.drained(cause),
+                None => status,
+            }
         };
         self.backends.iter().map(view).collect()
     }
@@ -71,6 +77,15 @@ impl FleetState {
 // === impl BackendStatus ===
 
 impl BackendStatus {
+    /// The same while it is drained. That it is down says more.
+    fn drained(self, cause: DrainCause) -> Self {
+        if matches!(self.state, StateWord::Unready) {
+            return Self { ready: false, ..self };
+        }
+        let (state, reason) = (StateWord::Draining, Some(cause.to_string()));
+        Self { ready: false, state, reason, returns_in: None, ..self }
+    }
+
     fn of(id: BackendId, backend: &BackendState, on_trial: bool, now: Time) -> Self {
         let status = backend.health.status(now);
         let models_known = !matches!(backend.models, ServedModels::Unknown);
@@ -168,8 +183,15 @@ impl HealthStatus {
 
 impl StateWord {
     /// The states of backends that are configured or found.
-    pub(crate) const CONFIGURED: [Self; 6] =
-        [Self::Ready, Self::Starting, Self::Unready, Self::Ejected, Self::Full, Self::OnTrial];
+    pub(crate) const CONFIGURED: [Self; 7] = [
+        Self::Ready,
+        Self::Starting,
+        Self::Unready,
+        Self::Ejected,
+        Self::Full,
+        Self::OnTrial,
+        Self::Draining,
+    ];
 
     /// The state as pages and metrics name it.
     pub(crate) fn label(self) -> &'static str {
@@ -187,6 +209,7 @@ impl StateWord {
             Self::Ejected => "ejected",
             Self::Full => "full",
             Self::OnTrial => "on trial",
+            Self::Draining => "draining",
             Self::Leaving => "leaving",
         }
     }

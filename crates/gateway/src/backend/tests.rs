@@ -55,6 +55,7 @@ fn spec(id: &str, port: u16, kind: BackendKind, models: &[&str]) -> BackendSpec 
         credential: None,
         ca_file: None,
         tls_name: None,
+        drain: None,
     }
 }
 

@@ -5,7 +5,8 @@ use flow::{Admission, Order, StockUnit};
 
 use super::settings::tenants::OnQuota;
 use super::settings::{
-    BackendKind, Bus, ClientCertificates, Cost, EppTls, LogFormat, OpenPages, TraceProtocol,
+    BackendKind, Bus, ClientCertificates, Cost, EppTls, LogFormat, OpenPages, PoolGroup,
+    TraceProtocol,
 };
 use crate::schema::{Keyword, Keywords, find, list, spelling, texts, words};
 
@@ -40,6 +41,10 @@ impl Keyword for BackendKind {
         ("generic", Self::Generic),
         ("llama.cpp", Self::LlamaCpp),
     ];
+}
+
+impl Keyword for PoolGroup {
+    const SPELLINGS: Keywords<Self> = &[("stable", Self::Stable), ("alpha", Self::Alpha)];
 }
 
 impl Keyword for LogFormat {

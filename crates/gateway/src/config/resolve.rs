@@ -60,6 +60,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         cache_per_tenant: root.section("router").get("cache_per_tenant"),
         names,
         objectives: models::objectives(root.sections("objectives")),
+        cluster: Arc::default(),
         band_rules: flows::band_rules(root.sections("band_rules")),
         fleet,
         dispatch: dispatch::dispatch(&root.section("dispatch"), source, &batch),

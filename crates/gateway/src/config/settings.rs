@@ -2,6 +2,7 @@
 //!
 //! Nothing here depends on the spelling in a file. The defaults come from the table of keys.
 
+mod cluster;
 pub mod dispatch;
 mod logs;
 pub mod tenants;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow::identity::{Attribute, ClassRule};
-use flow::{BackendTraits, Band, ModelNames, Settings, Span};
+use flow::{BackendTraits, Band, ModelNames, ResolvedModel, Settings, Span};
 
 use self::tenants::{Auth, Secret, SecretSource, Tenant};
 use super::values::Values;
@@ -23,6 +24,7 @@ use crate::api_keys::KeyRing;
 use crate::jwt::TokenVerifier;
 use crate::schema::{Finding, Report, Table};
 
+pub use cluster::{ClusterRules, DrainCause, Kubernetes, KubernetesTarget, PoolGroup};
 pub use logs::{Log, LogFormat, TraceProtocol, Traces};
 pub use tls::{ClientCertificates, EppTls, ServerTls};
 
@@ -55,6 +57,8 @@ pub struct Config {
     pub cache_per_tenant: bool,
     /// The band of each objective by its name.
     pub objectives: BTreeMap<String, Band>,
+    /// What objects of a cluster say about requests. It is no part of the file.
+    pub cluster: Arc<ClusterRules>,
     /// The bands of particular requests.
     pub band_rules: Vec<BandRule>,
     /// The cost of a request in the queue.
@@ -222,6 +226,8 @@ pub struct FleetSettings {
     pub configured_models: Vec<String>,
     /// A file that lists more of them, watched for changes.
     pub endpoints_file: Option<PathBuf>,
+    /// The cluster that has more of them.
+    pub kubernetes: Option<Kubernetes>,
     /// Whether a backend needs an IP address, because Envoy is given its address.
     pub addressed: bool,
     /// Whether to look for servers on the well-known local ports.
@@ -275,6 +281,8 @@ pub struct BackendSpec {
     pub ca_file: Option<PathBuf>,
     /// The name that its certificate must have; by default the host of its URL.
     pub tls_name: Option<String>,
+    /// Why it gets no new requests, if its source says so.
+    pub drain: Option<DrainCause>,
 }
 
 /// The software of a model server, which determines the paths of its health, models and metrics.
@@ -317,6 +325,26 @@ impl Default for Config {
         let mut config = resolve::resolve(Table::new(), &Source::default(), &report);
         config.fleet.discover = false;
         config
+    }
+}
+
+impl Config {
+    /// The model that a requested name stands for. The configuration goes before the cluster.
+    pub(crate) fn resolve_model<'a>(
+        &'a self,
+        name: &'a str,
+        draw: u64,
+    ) -> Option<ResolvedModel<'a>> {
+        match !self.names.has_rule(name) && self.cluster.has_rule(name) {
+            true => self.cluster.resolve(name, draw),
+            false => self.names.resolve(name, draw),
+        }
+    }
+
+    /// The names that have a rule, in the configuration or in the cluster.
+    pub(crate) fn ruled_names(&self) -> impl Iterator<Item = &str> {
+        let more = self.cluster.names.ruled();
+        self.names.ruled().chain(more.filter(|name| !self.names.has_rule(name)))
     }
 }
 

@@ -185,6 +185,10 @@ impl Summary<'_> {
             writeln!(f, "{title:<9} the servers in {}", path.display())?;
             title = "";
         }
+        for target in fleet.kubernetes.iter().flat_map(|cluster| &cluster.targets) {
+            writeln!(f, "{title:<9} {target}")?;
+            title = "";
+        }
         if fleet.discover {
             writeln!(f, "{title:<9} servers found on the well-known local ports")?;
         }

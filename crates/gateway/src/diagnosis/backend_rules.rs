@@ -32,7 +32,8 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
         return;
     }
     let Situation { backends, backends_ready, backends_total, .. } = situation;
-    if *backends_total == 0 {
+    found.extend(situation.discovery.iter().map(discovery));
+    if *backends_total == 0 && situation.discovery.is_empty() {
         found.push(none());
     } else if *backends_ready == 0 {
         found.push(all_down(situation));
@@ -45,6 +46,15 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
         }
         found.extend(hung(backend));
     }
+}
+
+/// Why backends are not known. The last known ones are served.
+fn discovery(problem: &String) -> StatusFinding {
+    let text = format!("discovery in Kubernetes: {problem}");
+    StatusFinding::new("discovery_failing", Level::Trouble, text).about("kubernetes").advise(
+        "The last known backends stay in use. docs/KUBERNETES.md has the role that the service \
+         account needs. The gateway tries again by itself.",
+    )
 }
 
 fn none() -> StatusFinding {
@@ -101,6 +111,13 @@ fn state_of(backend: &BackendCondition, situation: &Situation) -> Option<StatusF
             StatusFinding::new("backend_full", Level::Warning, text).lasting(FULL_SECS).advise(
                 "Another client may use this model server, or its own limit is below the \
                  watermark. Lower controller.watermark_per_backend, or leave it out.",
+            )
+        }
+        "draining" => {
+            let text = format!("{id} gets no new requests: {why}");
+            StatusFinding::new("backend_draining", Level::Note, text).advise(
+                "It finishes its requests. If an operator drains it, `tidegate drain ID --undo` \
+                 ends that.",
             )
         }
         "starting" => {

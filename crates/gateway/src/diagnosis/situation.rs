@@ -39,6 +39,8 @@ pub(crate) struct Situation {
     pub(crate) backends_left_out: usize,
     pub(crate) backends_ready: usize,
     pub(crate) backends_total: usize,
+    /// Why the backends of a cluster are not known.
+    pub(crate) discovery: Vec<String>,
     /// Why requests were not served, the most frequent reason of the last minute first.
     pub(crate) refusals: Vec<RefusalCount>,
     pub(crate) gates: Vec<GateCondition>,

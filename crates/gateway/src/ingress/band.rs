@@ -15,7 +15,7 @@ use crate::config::settings::tenants::Tenant;
 /// The band that a header gives, if any.
 pub(super) fn stated(
     controls: &ControlHeaders<'_>,
-    objectives: &BTreeMap<String, Band>,
+    objectives: [&BTreeMap<String, Band>; 2],
 ) -> Option<Band> {
     let said =
         |value: Option<_>, known: fn(&str) -> Option<Band>| value.and_then(text).and_then(known);
@@ -43,10 +43,15 @@ pub(super) fn ruled(
     (band.min(most), band > most)
 }
 
-fn objective(controls: &ControlHeaders<'_>, objectives: &BTreeMap<String, Band>) -> Option<Band> {
+/// The band of an objective, by the first of the lists that has it.
+fn objective(
+    controls: &ControlHeaders<'_>,
+    objectives: [&BTreeMap<String, Band>; 2],
+) -> Option<Band> {
     let band = |named: &str| {
-        let exact = objectives.get(named);
-        let alike = || objectives.iter().find(|(name, _)| name.eq_ignore_ascii_case(named));
+        let exact = objectives.iter().find_map(|list| list.get(named));
+        let mut all = objectives.iter().flat_map(|list| list.iter());
+        let mut alike = || all.find(|(name, _)| name.eq_ignore_ascii_case(named));
         let numbered = || named.parse().ok().map(band_alias::numbered_band);
         exact.or_else(|| alike().map(|(_, band)| band)).copied().or_else(numbered)
     };

@@ -7,6 +7,7 @@
 mod azure;
 mod batch;
 mod dispatch;
+mod drain;
 
 use std::borrow::Cow;
 
@@ -14,6 +15,7 @@ use http::Method;
 
 pub(crate) use self::batch::{BatchCall, object_id};
 pub(crate) use self::dispatch::{DeadLetterQuery, DispatchCall};
+pub(crate) use self::drain::{DrainCall, backend_id};
 use crate::reply::Fault;
 use crate::reply::error::{API_METHODS, READ_METHODS};
 
@@ -38,6 +40,8 @@ pub(crate) enum Route {
     Batch(BatchCall),
     /// The pages of the dispatcher.
     Dispatch(DispatchCall),
+    /// A backend is drained, or not any more.
+    Drain(DrainCall),
     Visibility(AdminPage),
     /// A question about the methods of a path.
     Options,
@@ -127,7 +131,9 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
     let route = route(method, path)?;
     let refused = matches!(
         route,
-        Route::Batch(BatchCall::OtherMethod(_)) | Route::Dispatch(DispatchCall::OtherMethod(_))
+        Route::Batch(BatchCall::OtherMethod(_))
+            | Route::Dispatch(DispatchCall::OtherMethod(_))
+            | Route::Drain(DrainCall::OtherMethod(_))
     );
     // CONNECT would open a tunnel, and TRACE would echo the client's credentials.
     if matches!(*method, Method::CONNECT | Method::TRACE) && !refused {
@@ -145,7 +151,7 @@ fn route(method: &Method, path: &str) -> Result<Route, Fault> {
             false => Err(Fault::MethodNotAllowed(READ_METHODS)),
         };
     }
-    if let Some(route) = dispatch::at(method, path) {
+    if let Some(route) = dispatch::at(method, path).or_else(|| drain::at(method, path)) {
         return Ok(if *method == Method::OPTIONS { Route::Options } else { route });
     }
     let api = match path {
@@ -196,7 +202,8 @@ pub(crate) fn changes_models(method: &Method, path: &str) -> bool {
 
 /// Whether a path is one of the API, not of a page.
 pub(crate) fn is_api(path: &str) -> bool {
-    path != ROOT && AdminPage::at(path).is_none() && dispatch::at(&Method::GET, path).is_none()
+    let is_call = dispatch::at(&Method::GET, path).or_else(|| drain::at(&Method::GET, path));
+    path != ROOT && AdminPage::at(path).is_none() && is_call.is_none()
 }
 
 /// The path and query at a backend, where they are not those of the request.

@@ -52,6 +52,8 @@ pub(crate) enum Fault {
     NoSuchPage,
     /// No live request and none of those that ended last has this id.
     RequestNotFound,
+    /// No backend has this id.
+    BackendNotFound(String),
     /// The methods that the path takes.
     MethodNotAllowed(&'static str),
     /// The body has a content encoding that is not decoded here.

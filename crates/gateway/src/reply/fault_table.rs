@@ -34,6 +34,7 @@ impl Fault {
             Self::InvalidRequest(_) | Self::InvalidModel(_) => "invalid_request",
             Self::NoSuchPath | Self::NoSuchPage => "not_found",
             Self::RequestNotFound => "request_not_found",
+            Self::BackendNotFound(_) => "backend_not_found",
             Self::MethodNotAllowed(_) => "method_not_allowed",
             Self::UnsupportedEncoding(_) => "unsupported_encoding",
             Self::UpgradeNotSupported => "upgrade_not_supported",
@@ -93,6 +94,7 @@ impl Fault {
             | Self::NoSuchPath
             | Self::NoSuchPage
             | Self::RequestNotFound
+            | Self::BackendNotFound(_)
             | Self::BatchDisabled
             | Self::UsageDisabled
             | Self::FileNotFound(_)
@@ -235,6 +237,7 @@ impl Fault {
             Self::InvalidToken(what) => (*what).to_owned(),
             Self::InvalidField(_, what) | Self::StorageFull(what) => what.clone(),
             Self::StoreAway(why) => format!("The queue cannot be reached: {why}."),
+            Self::BackendNotFound(id) => format!("There is no backend '{id}'."),
             Self::FileNotFound(id) => format!("There is no file '{id}'."),
             Self::BatchNotFound(id) => format!("There is no batch '{id}'."),
             Self::FileInUse(batch) => {

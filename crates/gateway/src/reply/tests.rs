@@ -84,6 +84,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
         (Fault::NoSuchPath, 404, invalid, "not_found", none(), ""),
         (Fault::NoSuchPage, 404, invalid, "not_found", none(), ""),
         (Fault::RequestNotFound, 404, invalid, "request_not_found", none(), ""),
+        (Fault::BackendNotFound(what()), 404, invalid, "backend_not_found", none(), ""),
         (Fault::MethodNotAllowed("GET"), 405, invalid, "method_not_allowed", none(), ""),
         (Fault::UnsupportedEncoding(what()), 415, invalid, "unsupported_encoding", none(), ""),
         (Fault::UpgradeNotSupported, 501, "server_error", "upgrade_not_supported", none(), ""),

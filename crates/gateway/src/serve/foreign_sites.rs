@@ -135,7 +135,9 @@ impl Guarded {
     /// What stands behind a route, if a key would protect it.
     fn by(route: &Route) -> Option<Self> {
         match route {
-            Route::Visibility(AdminPage::Usage) | Route::Dispatch(_) => Some(Self::Pages),
+            Route::Visibility(AdminPage::Usage) | Route::Dispatch(_) | Route::Drain(_) => {
+                Some(Self::Pages)
+            }
             Route::Visibility(page) => page.says_much().then_some(Self::Pages),
             Route::Batch(_) => Some(Self::Files),
             Route::Proxied { .. } | Route::Models | Route::ModelCard | Route::Tags => {

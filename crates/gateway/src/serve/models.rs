@@ -66,7 +66,7 @@ fn models(state: &State, config: &Config, allowed: impl Fn(&str) -> bool) -> Res
     let listed = roster.models_merged();
     let mut data: Vec<Card<'_>> = listed.iter().map(Card::of).collect();
     let unlisted =
-        config.names.ruled().filter(|name| !listed.iter().any(|entry| entry.id == *name));
+        config.ruled_names().filter(|name| !listed.iter().any(|entry| entry.id == *name));
     data.extend(unlisted.map(Card::alias));
     data.retain(|card| allowed(card.id));
     json(StatusCode::OK, &List { object: "list", data })
@@ -75,7 +75,7 @@ fn models(state: &State, config: &Config, allowed: impl Fn(&str) -> bool) -> Res
 /// `GET /v1/models/{id}`.
 fn model(state: &State, config: &Config, id: &str) -> Response<Full<Bytes>> {
     let roster = state.fleet.roster();
-    let alias = config.names.ruled().any(|name| name == id);
+    let alias = config.ruled_names().any(|name| name == id);
     match roster.models_merged().iter().find(|entry| entry.id == id) {
         Some(entry) => json(StatusCode::OK, &Card::of(entry)),
         None if alias || matches!(roster.lookup(id), Lookup::Known(_) | Lookup::Configured(_)) => {

@@ -17,8 +17,8 @@ use super::local_api::Local;
 use super::response_writer::{Content, Reply};
 use super::worker::Worker;
 use super::{
-    admin_access, dashboard, dispatch_pages, foreign_sites, head_check, local_api, models,
-    queue_status, request_body, status_stream, usage_page,
+    admin_access, dashboard, dispatch_pages, drain_route, foreign_sites, head_check, local_api,
+    models, queue_status, request_body, status_stream, usage_page,
 };
 use crate::body_memory::{BodyHolder, Reservation};
 use crate::config::Config;
@@ -77,6 +77,9 @@ pub(super) async fn answer(
         }
         Ok(Route::Dispatch(call)) if doors.visibility => {
             Box::pin(local_api::answer(&worker, Local::Queues(call), request, peer)).await
+        }
+        Ok(Route::Drain(call)) if doors.visibility && !doors.is_dispatcher() => {
+            Content::whole(Box::pin(drain_route::answer(state, call, request)).await)
         }
         Ok(_) if doors.is_dispatcher() => refuse(request, format, Fault::NoSuchPage).await,
         Ok(_) => refuse(request, format, Fault::NoSuchPath).await,

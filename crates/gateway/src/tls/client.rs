@@ -91,6 +91,11 @@ impl TlsClient {
         Self { name, trust, protocol, made: Arc::default() }
     }
 
+    /// The same, with the root certificates of a file.
+    pub(crate) fn trusting(self, ca_file: PathBuf) -> Self {
+        Self { trust: Trust::File(ca_file), made: Arc::default(), ..self }
+    }
+
     /// The same, for another protocol.
     pub(crate) fn speaking(self, protocol: Protocol) -> Self {
         Self { protocol, made: Arc::default(), ..self }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -126,6 +127,14 @@ impl BaseUrl {
     ) -> Result<Self, BaseUrlError> {
         let plain = Self::parse(&format!("http://{address}"))?;
         Ok(Self { tls: tls.map(TlsClient::own), ..plain })
+    }
+
+    /// The same server, whose certificate must be of an issuer in this file, if one is given.
+    pub(crate) fn trusting(self, ca_file: Option<PathBuf>) -> Self {
+        match ca_file {
+            Some(file) => Self { tls: self.tls.map(|tls| tls.trusting(file)), ..self },
+            None => self,
+        }
     }
 
     /// The same server, spoken to in HTTP/2.

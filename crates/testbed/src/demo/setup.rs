@@ -158,6 +158,7 @@ pub(super) fn config(engines: &[Running]) -> Result<Config> {
         credential: None,
         ca_file: None,
         tls_name: None,
+        drain: None,
     });
     let ttl = Span::from_nanos(PATIENCE.as_nanos() as u64);
     let class = FlowClass { capacity: FLOW_CAPACITY, ttl, ..FlowClass::default() };

@@ -54,6 +54,7 @@ fn backend(section: &Section<'_>) -> Option<BackendSpec> {
         credential: None,
         ca_file: section.path("ca_file"),
         tls_name: section.given("tls_name"),
+        drain: None,
     })
 }
 

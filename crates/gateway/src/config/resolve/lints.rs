@@ -43,7 +43,8 @@ pub(super) fn notice(root: &Section<'_>, config: &Config) {
 fn listed_models(fleet: &FleetSettings) -> Option<BTreeSet<&str>> {
     let is_complete = |models: &[String]| !models.is_empty() && !models.iter().any(|it| it == ANY);
     let complete = fleet.backends.iter().all(|backend| is_complete(&backend.models));
-    let more = fleet.discover || fleet.endpoints_file.is_some();
+    let followed = fleet.endpoints_file.is_some() || fleet.kubernetes.is_some();
+    let more = fleet.discover || followed;
     let models = fleet.backends.iter().flat_map(|backend| &backend.models);
     (complete && !more).then(|| models.map(String::as_str).collect())
 }

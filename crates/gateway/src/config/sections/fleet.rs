@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::forms::{BACKEND_ID, BACKEND_URL, TLS_NAME};
 use super::{DAY, HOUR, MILLI, count, duration, millis, number};
-use crate::config::settings::BackendKind;
-use crate::schema::ValueType::{Bool, Keyword, Path, Text, Texts};
+use crate::config::settings::{BackendKind, PoolGroup};
+use crate::schema::ValueType::{Bool, Keyword, Path, Table, Text, Texts};
 use crate::schema::{NOT_EMPTY, SectionSchema, key, words};
 
 pub(in crate::config) const BACKENDS: SectionSchema = SectionSchema::new(
@@ -81,8 +81,54 @@ pub(in crate::config) const DISCOVERY: SectionSchema = SectionSchema::new(
              keeps the old list and a missing file is an empty list, so replace it by renaming \
              another file over it.",
         ),
+        key("kubernetes", Table(&KUBERNETES), "Endpoints in a Kubernetes cluster."),
     ],
 );
+
+pub(in crate::config) const KUBERNETES: SectionSchema = SectionSchema::new(
+    "discovery.kubernetes",
+    &[
+        key(
+            "pool",
+            Text(&NOT_EMPTY),
+            "An InferencePool whose pods are backends. Its InferenceObjectives give requests their \
+             bands, and its InferenceModelRewrites their models.",
+        ),
+        key(
+            "pool_group",
+            Keyword(words::<PoolGroup>),
+            "The group of the pool: `stable` is inference.networking.k8s.io, or the older one where \
+             the cluster lacks it, and `alpha` is inference.networking.x-k8s.io.",
+        )
+        .default("stable"),
+        key("service", Text(&NOT_EMPTY), "A Service whose endpoints are backends."),
+        key(
+            "selector",
+            Text(&NOT_EMPTY),
+            "A label selector, such as `app=vllm`: the pods that it selects are backends.",
+        ),
+        key(
+            "port",
+            count(1, 65535),
+            "The port of the pods that `selector` selects, which needs it, and of the endpoints of \
+             `service`.",
+        )
+        .unset("the first port of the service"),
+        key("namespace", Text(&NOT_EMPTY), "The namespace of all of these.")
+            .unset("that of the service account, or `default` where `url` is set"),
+        key("url", Text(&BACKEND_URL), "The address of the API server.")
+            .unset("that of the cluster in which Tidegate runs"),
+        key(
+            "token_file",
+            Path,
+            "A file with the token for the API server. It is read for each request.",
+        )
+        .unset("that of the service account, or none where `url` is set"),
+        key("ca_file", Path, "A PEM file with the root certificates of the API server.")
+            .unset("that of the service account, or those of the system where `url` is set"),
+    ],
+)
+.doc("`docs/KUBERNETES.md` has the roles that this needs.");
 
 pub(in crate::config) const HEALTH: SectionSchema = SectionSchema::new(
     "health",

@@ -60,6 +60,7 @@ async fn x01_a_backend_without_a_port_is_at_that_of_http() {
         credential: None,
         ca_file: None,
         tls_name: None,
+        drain: None,
     };
     let endpoint = Endpoint::new(BACKEND, &spec).unwrap();
     assert_eq!(endpoint.place(), ("127.0.0.1", 80));

@@ -1,0 +1,100 @@
+//! Discovery in Kubernetes: the endpoints of an InferencePool, of a service or of pods, and the
+//! objectives and model names of a pool.
+//!
+//! `reflector` follows the objects of one resource, without IO. `endpoints` and `rules` make
+//! backends and rules from objects. `follow` drives the reflectors with the requests of
+//! `api_server`. Whatever fails, the last known state stays in use, and [`Cluster`] says what is
+//! wrong. There is no request to change anything in the cluster.
+
+mod api_server;
+mod endpoints;
+mod follow;
+mod lines;
+mod objects;
+mod reflector;
+mod resource;
+mod rules;
+mod trouble;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use self::trouble::Trouble;
+use crate::config::settings::{BackendSpec, ClusterRules, Kubernetes};
+
+/// The cluster that the gateway follows, if it follows one.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    settings: watch::Sender<Option<Kubernetes>>,
+    troubles: Mutex<Vec<Trouble>>,
+}
+
+/// A change in the cluster.
+#[derive(Debug, PartialEq)]
+pub(crate) enum ClusterChange {
+    /// All backends there are now.
+    Backends(Vec<BackendSpec>),
+    /// All rules for requests there are now.
+    Rules(ClusterRules),
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    pub(crate) fn new(settings: Option<Kubernetes>) -> Self {
+        Self { settings: watch::Sender::new(settings), troubles: Mutex::default() }
+    }
+
+    /// Applies new settings.
+    pub(crate) fn configure(&self, settings: &Option<Kubernetes>) {
+        self.settings.send_if_modified(|present| {
+            let changed = present != settings;
+            if changed {
+                present.clone_from(settings);
+            }
+            changed
+        });
+    }
+
+    /// What is wrong, in words.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        troubles.iter().map(ToString::to_string).collect()
+    }
+
+    /// Follows the cluster of the present settings, and reports each change. Never returns.
+    pub(crate) async fn follow(&self, mut apply: impl FnMut(ClusterChange)) {
+        let mut settings = self.settings.subscribe();
+        loop {
+            let wanted = settings.borrow_and_update().clone();
+            let Some(wanted) = wanted else {
+                self.set_troubles(Vec::new());
+                apply(ClusterChange::Rules(ClusterRules::default()));
+                match settings.changed().await {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                }
+            };
+            tokio::select! {
+                changed = settings.changed() => if changed.is_err() { return },
+                () = follow::follow(self, &wanted, &mut apply) => {}
+            }
+        }
+    }
+
+    /// Replaces what is wrong. What is new is logged.
+    fn set_troubles(&self, found: Vec<Trouble>) {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        for trouble in found.iter().filter(|trouble| !troubles.contains(trouble)) {
+            tracing::warn!("discovery in Kubernetes: {trouble}; the last known state is kept");
+        }
+        if found.is_empty() && !troubles.is_empty() {
+            tracing::info!("discovery in Kubernetes works again");
+        }
+        *troubles = found;
+    }
+}

@@ -1,0 +1,108 @@
+//! From objects of the cluster to backends.
+//!
+//! A pod is one backend for each target port: the ranks of a data-parallel server have a port each.
+//! A pod that is not ready, or that is to end, stays a backend that gets no new requests, so that
+//! its streams end and its measurements are kept if it returns. One without an address is none.
+
+use std::collections::BTreeMap;
+
+use flow::BackendTraits;
+
+use super::objects::{EndpointSlice, Pod, SliceEndpoint};
+use super::reflector::Objects;
+use crate::config::settings::{BackendKind, BackendSpec, DrainCause};
+
+/// The picker's label for the engine of an endpoint.
+const ENGINE_LABEL: &str = "llm-d.ai/engine-type";
+/// The annotations with the ports of a pod that take requests, the newer one first.
+const ACTIVE_PORTS: [&str; 2] =
+    ["llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports"];
+/// The order in which the addresses of a service with two families are used.
+const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
+
+/// The backends of pods.
+pub(super) fn of_pods(pods: &Objects<Pod>, ports: &[u16], http2: bool) -> Vec<BackendSpec> {
+    let mut specs = Vec::new();
+    for pod in pods.values() {
+        let ended = ["Succeeded", "Failed"].contains(&pod.status.phase.as_str());
+        if pod.status.pod_ip.is_empty() || ended {
+            continue;
+        }
+        let drain = drain_of(pod);
+        let active = active_ports(pod);
+        for (rank, &port) in ports.iter().enumerate() {
+            if active.as_ref().is_some_and(|active| !active.contains(&port)) {
+                continue;
+            }
+            let name = &pod.metadata.name;
+            let id = if ports.len() > 1 { format!("{name}-rank-{rank}") } else { name.clone() };
+            let kind = pod.metadata.labels.get(ENGINE_LABEL);
+            let kind = kind.and_then(|name| BackendKind::named(name)).unwrap_or_default();
+            specs.push(BackendSpec { kind, http2, drain, ..spec(id, &pod.status.pod_ip, port) });
+        }
+    }
+    specs
+}
+
+/// The backends of a service. Without a port it is the first one of each slice.
+pub(super) fn of_slices(slices: &Objects<EndpointSlice>, port: Option<u16>) -> Vec<BackendSpec> {
+    let mut specs: BTreeMap<String, BackendSpec> = BTreeMap::new();
+    for family in FAMILIES {
+        for slice in slices.values().filter(|slice| slice.address_type == family) {
+            let ports = slice.ports.iter().flatten();
+            let Some(port) = port.or_else(|| ports.filter_map(|port| port.port).next()) else {
+                continue;
+            };
+            for endpoint in slice.endpoints.iter().flatten() {
+                let Some(address) = endpoint.addresses.first() else { continue };
+                let pod = endpoint.target_ref.as_ref().map(|reference| &reference.name);
+                let id = pod.cloned().unwrap_or_else(|| format!("{address}:{port}"));
+                let drain = slice_drain(endpoint);
+                let spec = BackendSpec { drain, ..spec(id.clone(), address, port) };
+                // While an endpoint moves between slices, both may have it.
+                specs.entry(id).or_insert(spec);
+            }
+        }
+    }
+    specs.into_values().collect()
+}
+
+fn spec(id: String, address: &str, port: u16) -> BackendSpec {
+    let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+    BackendSpec {
+        id,
+        url: format!("http://{host}:{port}"),
+        kind: BackendKind::default(),
+        models: Vec::new(),
+        traits: BackendTraits::default(),
+        http2: false,
+        api_key: None,
+        credential: None,
+        ca_file: None,
+        tls_name: None,
+        drain: None,
+    }
+}
+
+fn drain_of(pod: &Pod) -> Option<DrainCause> {
+    let is_ready = |name: &str, status: &str| name == "Ready" && status == "True";
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Some(DrainCause::Terminating);
+    }
+    let mut conditions = pod.status.conditions.iter();
+    let ready = conditions.any(|condition| is_ready(&condition.name, &condition.status));
+    (!ready).then_some(DrainCause::NotReady)
+}
+
+fn slice_drain(endpoint: &SliceEndpoint) -> Option<DrainCause> {
+    if endpoint.conditions.terminating == Some(true) {
+        return Some(DrainCause::Terminating);
+    }
+    (endpoint.conditions.ready == Some(false)).then_some(DrainCause::NotReady)
+}
+
+/// The ports that a pod states; `None` if it states none.
+fn active_ports(pod: &Pod) -> Option<Vec<u16>> {
+    let text = ACTIVE_PORTS.iter().find_map(|name| pod.metadata.annotations.get(*name))?;
+    Some(text.split(',').filter_map(|port| port.trim().parse().ok()).collect())
+}

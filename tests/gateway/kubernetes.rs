@@ -1,0 +1,351 @@
+//! Discovery in Kubernetes: a gateway that follows an API server.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::support::api_server::{ApiServer, pod, pool};
+use crate::support::gateway::{ONE, TWO, fresh_file};
+use crate::support::tls::{Authority, FrontEnd, TlsFront};
+use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
+
+/// Pods are told apart by their addresses alone: all have the port of the pool.
+fn servers(count: u8) -> Vec<Backend> {
+    let start = |last: u8, port: u16| {
+        let address = SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), port));
+        Backend::start_at(address, |_| ScriptedResponse::ok())
+    };
+    let first = start(2, 0);
+    let port = first.address().port();
+    let others = (0..count - 1).map(|at| start(at + 3, port));
+    std::iter::once(first).chain(others.collect::<Vec<_>>()).collect()
+}
+
+/// An API server with a pool of these servers, named `pod-0` and so on.
+fn cluster(servers: &[Backend]) -> ApiServer {
+    let api = ApiServer::start();
+    for (at, server) in servers.iter().enumerate() {
+        api.put("pods", pod(&format!("pod-{at}"), server.address()));
+    }
+    api.put("inferencepools", pool("llama", &[servers[0].address().port()]));
+    api
+}
+
+/// Waits until a finding of the status says this, and returns the output of `tidegate status`.
+fn told(gateway: &Gateway, text: &str) -> String {
+    eventually(text, || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let output = command.args(["status", "--url", &gateway.url()]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if said.contains(text) { Ok(said) } else { Err(said) }
+    })
+}
+
+/// Waits until a backend has this state; `None` for one that is gone.
+fn await_state(gateway: &Gateway, id: &str, state: Option<&str>) {
+    eventually("in its state", || {
+        let backends = gateway.backends();
+        let found = backends.iter().find(|backend| backend["id"] == id);
+        let is = found.and_then(|backend| backend["state"].as_str());
+        if is == state { Ok(()) } else { Err(format!("{id}: {is:?}")) }
+    });
+}
+
+/// Sends requests from four clients for as long as `work` lasts, and returns how many were sent.
+/// Each of them must be served.
+fn under_load(gateway: &Gateway, work: impl FnOnce(&dyn Fn())) -> usize {
+    let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let answer = gateway.ask(&chat("m"));
+                    assert_eq!(answer.status, 200, "{}", answer.text());
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        // Some requests are served between two steps of the work.
+        let more = || {
+            let until = served.load(Ordering::Relaxed) + 20;
+            eventually("served", || match served.load(Ordering::Relaxed) {
+                count if count >= until => Ok(()),
+                count => Err(count.to_string()),
+            });
+        };
+        work(&more);
+        over.store(true, Ordering::Relaxed);
+    });
+    served.into_inner()
+}
+
+#[test]
+fn x02_pods_come_and_go_under_load_without_a_lost_request() {
+    let servers = servers(4);
+    let api = cluster(&servers[..2]);
+    let gateway = Gateway::launch(&format!("{TWO}{}", api.section("pool = \"llama\"")));
+    gateway.await_ready(2);
+    under_load(&gateway, |more| {
+        for next in 2..4 {
+            let (old, new) = (format!("pod-{}", next - 2), format!("pod-{next}"));
+            api.put("pods", pod(&new, servers[next].address()));
+            await_state(&gateway, &new, Some("ready"));
+            more();
+            // Kubernetes says that a pod will end before it ends it.
+            api.change("pods", &old, |pod| {
+                pod["metadata"]["deletionTimestamp"] = "2026-11-18T00:00:00Z".into();
+            });
+            await_state(&gateway, &old, Some("draining"));
+            eventually("idle", || match gateway.backend(&old)["queue_depth"].as_u64() {
+                Some(0) => Ok(()),
+                count => Err(format!("{count:?}")),
+            });
+            let seen = servers[next - 2].seen().len();
+            servers[next - 2].stop();
+            more();
+            assert_eq!(servers[next - 2].seen().len(), seen, "a pod that ends gets nothing new");
+            api.delete("pods", &old);
+            await_state(&gateway, &old, None);
+            more();
+        }
+    });
+    assert!(servers[3].seen().len() > 0);
+    gateway.await_idle();
+}
+
+#[test]
+fn x02_a_watch_survives_pages_compactions_cuts_and_slow_lines() {
+    let servers = servers(3);
+    let api = cluster(&servers[..2]);
+    api.set_page(1);
+    api.slow_down();
+    let gateway = Gateway::launch(&format!("{TWO}{}", api.section("pool = \"llama\"")));
+    gateway.await_ready(2);
+    assert!(!api.seen("pods?continue=").is_empty(), "the list came in pages");
+    api.await_watches(4);
+    // Nothing that happens while no watch is open is missed.
+    api.cut();
+    api.put("pods", pod("pod-2", servers[2].address()));
+    gateway.await_ready(3);
+    api.await_watches(4);
+    let lists = api.seen("list /api/v1").len();
+    api.delete("pods", "pod-2");
+    api.compact();
+    gateway.await_ready(2);
+    assert!(api.seen("list /api/v1").len() > lists, "a forgotten version lists again");
+    api.change("pods", "pod-1", |pod| pod["status"]["conditions"][0]["status"] = "False".into());
+    await_state(&gateway, "pod-1", Some("draining"));
+    assert_eq!(gateway.backend("pod-1")["reason"], "Kubernetes does not report it as ready");
+    // The measurements of a pod that is not ready for a while are kept: it is the same backend.
+    api.change("pods", "pod-1", |pod| pod["status"]["conditions"][0]["status"] = "True".into());
+    gateway.await_ready(2);
+    // The pool selects other pods.
+    api.change("inferencepools", "llama", |pool| {
+        pool["spec"]["selector"]["matchLabels"]["tier"] = "gold".into();
+    });
+    await_state(&gateway, "pod-0", None);
+    api.change("pods", "pod-0", |pod| pod["metadata"]["labels"]["tier"] = "gold".into());
+    gateway.await_ready(1);
+}
+
+#[test]
+fn x02_p02_objectives_and_rewrites_of_the_cluster_apply() {
+    let servers = servers(1);
+    let api = cluster(&servers);
+    let of_pool = json!({"name": "llama"});
+    let objective = |name: &str, priority: i64| json!({"metadata": {"name": name}, "spec": {"priority": priority, "poolRef": of_pool}});
+    api.put("inferenceobjectives", objective("gold", 10));
+    api.put("inferenceobjectives", objective("own", 10));
+    let matches = json!([{"model": {"type": "Exact", "value": "food-review"}}]);
+    let rules = json!([{"matches": matches, "targets": [{"modelRewrite": "m"}]}]);
+    api.put(
+        "inferencemodelrewrites",
+        json!({"metadata": {"name": "r"}, "spec": {"poolRef": of_pool, "rules": rules}}),
+    );
+    let own = "[log]\nformat = \"json\"\n[[objectives]]\nname = \"own\"\nband = \"low\"\n";
+    let gateway = Gateway::launch(&format!("{TWO}{own}{}", api.section("pool = \"llama\"")));
+    gateway.await_ready(1);
+    let mut number = 0;
+    let mut band = |objective: &str| {
+        number += 1;
+        let id = format!("r{number}");
+        let ask = chat("m").header("x-gateway-inference-objective", objective);
+        assert_eq!(gateway.ask(&ask.header("x-request-id", &id)).status, 200);
+        gateway.access_of(&id)["band"].as_str().unwrap_or_default().to_owned()
+    };
+    eventually("critical", || match band("gold") {
+        band if band == "critical" => Ok(()),
+        band => Err(band),
+    });
+    assert_eq!(band("own"), "best_effort", "the configuration goes before the cluster");
+    api.put("inferenceobjectives", objective("gold", -1));
+    eventually("best effort", || match band("gold") {
+        band if band == "best_effort" => Ok(()),
+        band => Err(band),
+    });
+    eventually("rewritten", || match gateway.ask(&chat("food-review")).status {
+        200 => Ok(()),
+        status => Err(status.to_string()),
+    });
+    assert_eq!(servers[0].seen().last().unwrap().json()["model"], "m");
+}
+
+#[test]
+fn x02_a_missing_role_is_told_and_the_last_list_is_kept() {
+    let servers = servers(2);
+    let api = cluster(&servers[..1]);
+    let gateway = Gateway::launch(&format!("{TWO}{}", api.section("pool = \"llama\"")));
+    gateway.await_ready(1);
+    for kind in ["list", "watch"] {
+        api.forbid(kind, "pods");
+    }
+    api.compact();
+    api.put("pods", pod("pod-1", servers[1].address()));
+    let said = told(&gateway, "may not list pods in the namespace models");
+    assert!(said.contains("docs/RUNBOOK.md#discovery_failing"), "{said}");
+    assert!(gateway.process.log().contains("its role lacks the verb list for pods"));
+    assert_eq!(gateway.ask(&chat("m")).status, 200, "the last known pod is served");
+    api.allow_all();
+    gateway.await_ready(2);
+    told(&gateway, "All is well");
+    // Objectives are optional, but a right that lacks is told.
+    api.forbid("watch", "inferenceobjectives");
+    api.cut();
+    told(&gateway, "may not watch inferenceobjectives of llm-d.ai in the namespace models");
+    // A pool that does not exist has no backends.
+    api.delete("inferencepools", "llama");
+    told(&gateway, "there is no InferencePool llama in the namespace models");
+    await_state(&gateway, "pod-0", None);
+}
+
+#[test]
+fn x02_x04_tokens_rotate_and_the_certificate_is_checked() {
+    let servers = servers(1);
+    let api = cluster(&servers);
+    let (authority, folder) = (Authority::new("cluster"), fresh_file());
+    let (roots, token) = (folder.with_file_name("ca.crt"), folder.with_file_name("token"));
+    fs::write(&roots, authority.pem()).unwrap();
+    fs::write(&token, "first\n").unwrap();
+    api.set_token("first");
+    let keyed = authority.issue(&["localhost"]);
+    let front = TlsFront::before(api.address(), &keyed, FrontEnd::Said);
+    let section = |host: &str| {
+        format!(
+            "{TWO}[discovery.kubernetes]\nurl = \"https://{host}:{}\"\npool = \"llama\"\n\
+             namespace = \"models\"\nca_file = {roots:?}\ntoken_file = {token:?}\n",
+            front.port()
+        )
+    };
+    let gateway = Gateway::launch(&section("localhost"));
+    gateway.await_ready(1);
+    api.set_token("second");
+    api.cut();
+    told(&gateway, "does not accept the token in");
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+    fs::write(&token, "second\n").unwrap();
+    told(&gateway, "All is well");
+    assert!(!gateway.process.log().contains("second"), "no token is logged");
+    // The certificate is for another name.
+    let stranger = Gateway::launch(&section("127.0.0.1"));
+    told(&stranger, "cannot connect to 127.0.0.1");
+    assert!(stranger.backends().is_empty());
+}
+
+#[test]
+fn x02_a_service_and_a_selector_are_followed_without_a_pool() {
+    let (one, two) = (Backend::quick(), Backend::quick());
+    let api = ApiServer::start();
+    let slice = |name: &str, server: &Backend, conditions: Value| {
+        let SocketAddr::V4(address) = server.address() else { panic!() };
+        json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": "llama"}},
+            "addressType": "IPv4",
+            "ports": [{"name": "http", "port": address.port()}],
+            "endpoints": [{"addresses": [address.ip().to_string()], "conditions": conditions,
+                           "targetRef": {"kind": "Pod", "name": format!("of-{name}")}}],
+        })
+    };
+    api.put("endpointslices", slice("a", &one, json!({"ready": true})));
+    api.put("endpointslices", slice("b", &two, json!({"ready": true})));
+    let gateway = Gateway::launch(&format!("{ONE}{}", api.section("service = \"llama\"")));
+    gateway.await_ready(2);
+    let ending = json!({"ready": false, "serving": true, "terminating": true});
+    api.put("endpointslices", slice("a", &one, ending));
+    await_state(&gateway, "of-a", Some("draining"));
+    assert_eq!(gateway.ask(&chat("m")).header("x-backend-used"), Some("of-b"));
+    api.delete("endpointslices", "a");
+    await_state(&gateway, "of-a", None);
+    assert!(api.seen("inferenceobjectives").is_empty(), "a service needs no other right");
+    // The configuration is changed to the pods of a selector.
+    api.put("pods", pod("alone", two.address()));
+    let keys = format!("selector = \"app=vllm\"\nport = {}", two.address().port());
+    gateway.rewrite(&format!("{ONE}{}", api.section(&keys)));
+    await_state(&gateway, "alone", Some("ready"));
+    await_state(&gateway, "of-b", None);
+}
+
+#[test]
+fn o05_a_drained_backend_finishes_its_streams_and_gets_nothing_new() {
+    let (one, two) = (Backend::held(), Backend::quick());
+    let backends = [("one", one.address()), ("two", two.address())];
+    let gateway = Gateway::start(&crate::support::gateway::config(TWO, &backends));
+    // The other backend is drained first, so that the request goes to this one.
+    let post = |path: &str| gateway.ask(&HttpRequest::post(path, ""));
+    assert_eq!(post("/backends/two/drain").json()["state"], "draining");
+    let running = gateway.send(&chat("m"));
+    one.await_running(1);
+    assert_eq!(post("/backends/two/undrain").json()["state"], "ready");
+    let drained = post("/backends/one/drain").json();
+    assert_eq!((&drained["state"], &drained["in_flight"]), (&json!("draining"), &json!(1)));
+    for _ in 0..5 {
+        assert_eq!(gateway.ask(&chat("m")).header("x-backend-used"), Some("two"));
+    }
+    assert_eq!(post("/backends/three/drain").code(), "backend_not_found");
+    assert_eq!(gateway.get("/backends/one/drain").status, 405);
+    assert!(told(&gateway, "All is well").contains("an operator drains it"));
+    let state = "tidegate_backend_state{backend=\"one\",state=\"draining\"} 1";
+    assert!(gateway.get("/metrics").text().contains(state), "{}", gateway.get("/metrics").text());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let command = command.args(["drain", "one", "--wait", "--url", &gateway.url()]);
+    let waiting = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    one.open();
+    assert_eq!(running.finish().status, 200);
+    let output = waiting.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.ends_with("one is drained: it has no request\n"));
+    eventually("said", || match gateway.process.log() {
+        log if log.contains("drained: the backend has no request any more") => Ok(()),
+        log => Err(log),
+    });
+}
+
+#[test]
+fn o05_a_rolling_restart_of_all_backends_loses_no_request() {
+    let mut servers = servers(3);
+    let backends: Vec<(&str, SocketAddr)> =
+        ["a", "b", "c"].into_iter().zip(servers.iter().map(Backend::address)).collect();
+    let health = "[health]\ninterval = \"100ms\"\n";
+    let config = crate::support::gateway::config(&format!("{TWO}{health}"), &backends);
+    let gateway = Gateway::start(&config);
+    under_load(&gateway, |more| {
+        for (at, (id, address)) in backends.iter().enumerate() {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+            let command = command.args(["drain", id, "--wait", "--url", &gateway.url()]);
+            assert!(command.output().unwrap().status.success());
+            let seen = servers[at].seen().len();
+            servers[at].stop();
+            more();
+            assert_eq!(servers[at].seen().len(), seen);
+            servers[at] = Backend::start_at(*address, |_| ScriptedResponse::ok());
+            gateway.ask(&HttpRequest::post(&format!("/backends/{id}/undrain"), ""));
+            await_state(&gateway, id, Some("ready"));
+            more();
+            assert!(!servers[at].seen().is_empty(), "it is used again");
+        }
+    });
+    gateway.await_idle();
+}
