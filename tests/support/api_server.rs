@@ -310,7 +310,8 @@ impl Shared {
 
     fn watch(&self, asked: &Asked, writer: &mut TcpStream) -> io::Result<()> {
         writer.write_all(
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\
+              Transfer-Encoding: chunked\r\n\r\n",
         )?;
         self.state().watches += 1;
         self.changed.notify_all();

@@ -94,8 +94,8 @@ pub(super) async fn follow(
 ) {
     let server = match ApiServer::new(settings) {
         Ok(server) => Arc::new(server),
-        Err(problem) => {
-            cluster.set_troubles(vec![Trouble::NotConfigured(problem)]);
+        Err(error) => {
+            cluster.set_troubles(vec![Trouble::NotConfigured(error.to_string())]);
             return tokio::time::sleep(LOOK_AGAIN).await;
         }
     };
@@ -178,7 +178,7 @@ impl Driver {
         match self.server.list(path).await {
             Ok(answer) if answer.status.is_success() => reflector.listed(&answer.body),
             Ok(answer) => self.refused(reflector, answer.status.as_u16(), &answer.body),
-            Err(problem) => reflector.ended(Some(problem), Duration::ZERO),
+            Err(error) => reflector.ended(Some(error.to_string()), Duration::ZERO),
         }
     }
 
@@ -194,7 +194,7 @@ impl Driver {
             Ok(WatchAnswer::Refused(answer)) => {
                 return self.refused(reflector, answer.status.as_u16(), &answer.body);
             }
-            Err(problem) => return reflector.ended(Some(problem), Duration::ZERO),
+            Err(error) => return reflector.ended(Some(error.to_string()), Duration::ZERO),
         };
         reflector.accepted();
         self.publish(reflector, listing);

@@ -1,7 +1,7 @@
 //! The objects of the API server, with only the fields that are read.
 //!
-//! Every field may be missing: an object of a newer version, or one that is half made, must not make
-//! a whole list unreadable.
+//! Every field may be missing: an object of a newer version, or one that is half made, must not
+//! make a whole list unreadable.
 
 use std::collections::BTreeMap;
 

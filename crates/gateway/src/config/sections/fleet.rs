@@ -97,8 +97,8 @@ pub(in crate::config) const KUBERNETES: SectionSchema = SectionSchema::new(
         key(
             "pool_group",
             Keyword(words::<PoolGroup>),
-            "The group of the pool: `stable` is inference.networking.k8s.io, or the older one where \
-             the cluster lacks it, and `alpha` is inference.networking.x-k8s.io.",
+            "The group of the pool: `stable` is inference.networking.k8s.io, or the older one \
+             where the cluster lacks it, and `alpha` is inference.networking.x-k8s.io.",
         )
         .default("stable"),
         key("service", Text(&NOT_EMPTY), "A Service whose endpoints are backends."),

@@ -142,7 +142,7 @@ fn x02_the_api_server_is_that_of_the_pod_or_of_the_configuration() {
         namespace: Some("n".into()),
         targets,
     };
-    let error = ApiServer::with(&nothing, |_| None).unwrap_err();
+    let error = ApiServer::with(&nothing, |_| None).unwrap_err().to_string();
     assert!(error.contains("set discovery.kubernetes.url"), "{error}");
     let pod = |name: &str| match name {
         "KUBERNETES_SERVICE_HOST" => Some("fd00::1".to_owned()),
