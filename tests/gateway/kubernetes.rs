@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::api_server::{ApiServer, pod, pool};
 use crate::support::gateway::{ONE, TWO, fresh_file};
+use crate::support::keys::Keys;
 use crate::support::tls::{Authority, FrontEnd, TlsFront};
 use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
 
@@ -72,14 +73,15 @@ fn await_state(gateway: &Gateway, id: &str, state: Option<&str>) {
 fn under_load(gateway: &Gateway, work: impl FnOnce(&dyn Fn())) -> usize {
     let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
+        let ask = || {
+            while !over.load(Ordering::Relaxed) {
+                let answer = gateway.ask(&chat("m"));
+                assert_eq!(answer.status, 200, "{}", answer.text());
+                served.fetch_add(1, Ordering::Relaxed);
+            }
+        };
         for _ in 0..4 {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    let answer = gateway.ask(&chat("m"));
-                    assert_eq!(answer.status, 200, "{}", answer.text());
-                    served.fetch_add(1, Ordering::Relaxed);
-                }
-            });
+            scope.spawn(ask);
         }
         // Some requests are served between two steps of the work.
         let more = || {
@@ -340,6 +342,25 @@ fn o05_a_drained_backend_finishes_its_streams_and_gets_nothing_new() {
         log if log.contains("drained: the backend has no request any more") => Ok(()),
         log => Err(log),
     });
+}
+
+#[test]
+fn o05_x05_draining_needs_the_right_to_change() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let reader = keys.make(&["--admin", "read", "--name", "reader"]);
+    let operator = keys.make(&["--admin", "change", "--name", "operator"]);
+    let tenant = keys.tenant("alpha", "a");
+    let sections = format!("{TWO}[[tenants]]\nname = \"alpha\"\n{}", keys.section());
+    let gateway =
+        Gateway::launch(&crate::support::gateway::config(&sections, &[("one", backend.address())]));
+    let drain = HttpRequest::post("/backends/one/drain", "");
+    let status = |ask: HttpRequest| gateway.ask(&ask).status;
+    assert_eq!(status(drain.clone()), 401);
+    assert_eq!(status(drain.clone().key(&tenant)), 403);
+    assert_eq!(status(drain.clone().key(&reader)), 403);
+    // A website in the browser of an operator has no key.
+    assert_eq!(status(drain.clone().header("origin", "https://evil.example")), 403);
+    assert_eq!(status(drain.key(&operator)), 200);
 }
 
 #[test]

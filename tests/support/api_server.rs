@@ -343,29 +343,37 @@ impl Shared {
                 let metadata = json!({"resourceVersion": at.to_string()});
                 lines.push(json!({"type": "BOOKMARK", "object": {"metadata": metadata}}));
             }
-            if lines.is_empty() {
-                drop(self.changed.wait_timeout(state, LOOK));
-                let mut byte = [0];
-                writer.set_nonblocking(true)?;
-                let gone = matches!(writer.peek(&mut byte), Ok(0));
-                writer.set_nonblocking(false)?;
-                if gone {
-                    return Ok(());
-                }
+            if !lines.is_empty() {
+                drop(state);
+                send_lines(writer, lines, slow)?;
                 continue;
             }
-            drop(state);
-            for line in lines {
-                let text = format!("{line}\n");
-                let parts = text.as_bytes().chunks(if slow { 1 } else { usize::MAX });
-                for part in parts {
-                    write!(writer, "{:x}\r\n", part.len())?;
-                    writer.write_all(part)?;
-                    writer.write_all(b"\r\n")?;
-                }
+            drop(self.changed.wait_timeout(state, LOOK));
+            if is_gone(writer)? {
+                return Ok(());
             }
         }
     }
+}
+
+fn send_lines(writer: &mut TcpStream, lines: Vec<Value>, slow: bool) -> io::Result<()> {
+    for line in lines {
+        let text = format!("{line}\n");
+        for part in text.as_bytes().chunks(if slow { 1 } else { usize::MAX }) {
+            write!(writer, "{:x}\r\n", part.len())?;
+            writer.write_all(part)?;
+            writer.write_all(b"\r\n")?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the client has closed the connection.
+fn is_gone(writer: &TcpStream) -> io::Result<bool> {
+    writer.set_nonblocking(true)?;
+    let gone = matches!(writer.peek(&mut [0]), Ok(0));
+    writer.set_nonblocking(false)?;
+    Ok(gone)
 }
 
 fn respond(writer: &mut impl Write, code: u16, body: &Value) -> io::Result<()> {

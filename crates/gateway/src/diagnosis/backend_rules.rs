@@ -32,7 +32,7 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
         return;
     }
     let Situation { backends, backends_ready, backends_total, .. } = situation;
-    found.extend(situation.discovery.iter().map(discovery));
+    found.extend(situation.discovery.iter().map(|problem| discovery(problem)));
     if *backends_total == 0 && situation.discovery.is_empty() {
         found.push(none());
     } else if *backends_ready == 0 {
@@ -49,7 +49,7 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
 }
 
 /// Why backends are not known. The last known ones are served.
-fn discovery(problem: &String) -> StatusFinding {
+fn discovery(problem: &str) -> StatusFinding {
     let text = format!("discovery in Kubernetes: {problem}");
     StatusFinding::new("discovery_failing", Level::Trouble, text).about("kubernetes").advise(
         "The last known backends stay in use. docs/KUBERNETES.md has the role that the service \

@@ -46,25 +46,27 @@ pub(super) fn of_pods(pods: &Objects<Pod>, ports: &[u16], http2: bool) -> Vec<Ba
 
 /// The backends of a service. Without a port it is the first one of each slice.
 pub(super) fn of_slices(slices: &Objects<EndpointSlice>, port: Option<u16>) -> Vec<BackendSpec> {
+    let of_family = |family| slices.values().filter(move |slice| slice.address_type == family);
     let mut specs: BTreeMap<String, BackendSpec> = BTreeMap::new();
-    for family in FAMILIES {
-        for slice in slices.values().filter(|slice| slice.address_type == family) {
-            let ports = slice.ports.iter().flatten();
-            let Some(port) = port.or_else(|| ports.filter_map(|port| port.port).next()) else {
-                continue;
-            };
-            for endpoint in slice.endpoints.iter().flatten() {
-                let Some(address) = endpoint.addresses.first() else { continue };
-                let pod = endpoint.target_ref.as_ref().map(|reference| &reference.name);
-                let id = pod.cloned().unwrap_or_else(|| format!("{address}:{port}"));
-                let drain = slice_drain(endpoint);
-                let spec = BackendSpec { drain, ..spec(id.clone(), address, port) };
-                // While an endpoint moves between slices, both may have it.
-                specs.entry(id).or_insert(spec);
-            }
+    for slice in FAMILIES.into_iter().flat_map(of_family) {
+        let ports = slice.ports.iter().flatten();
+        let Some(port) = port.or_else(|| ports.filter_map(|port| port.port).next()) else {
+            continue;
+        };
+        let endpoints = slice.endpoints.iter().flatten();
+        for spec in endpoints.filter_map(|endpoint| slice_spec(endpoint, port)) {
+            // While an endpoint moves between slices, both may have it.
+            specs.entry(spec.id.clone()).or_insert(spec);
         }
     }
     specs.into_values().collect()
+}
+
+fn slice_spec(endpoint: &SliceEndpoint, port: u16) -> Option<BackendSpec> {
+    let address = endpoint.addresses.first()?;
+    let pod = endpoint.target_ref.as_ref().map(|reference| &reference.name);
+    let id = pod.cloned().unwrap_or_else(|| format!("{address}:{port}"));
+    Some(BackendSpec { drain: slice_drain(endpoint), ..spec(id, address, port) })
 }
 
 fn spec(id: String, address: &str, port: u16) -> BackendSpec {
