@@ -79,15 +79,12 @@ impl FleetState {
 
     pub(super) fn configure(&mut self, settings: &FleetSettings, now: Time) {
         self.settings = settings.clone();
-        if settings.endpoints_file.is_none() {
-            self.sources.remove(&BackendSource::EndpointsFile);
-        }
-        if settings.kubernetes.is_none() {
-            self.sources.remove(&BackendSource::Kubernetes);
-        }
-        if !settings.discover {
-            self.sources.remove(&BackendSource::Discovery);
-        }
+        self.sources.retain(|source, _| match source {
+            BackendSource::Settings => true,
+            BackendSource::EndpointsFile => settings.endpoints_file.is_some(),
+            BackendSource::Kubernetes => settings.kubernetes.is_some(),
+            BackendSource::Discovery => settings.discover,
+        });
         self.set_source(BackendSource::Settings, settings.backends.clone(), now);
     }
 
@@ -297,6 +294,8 @@ impl FleetState {
 
     fn update_spec(&mut self, id: BackendId, spec: BackendSpec) {
         let Some(backend) = self.backends.get_mut(&id) else { return };
+        // A drain changes nothing that is known about the server.
+        backend.spec.drain = spec.drain;
         if backend.spec == spec {
             return;
         }

@@ -238,10 +238,15 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
         self.restart_list();
     }
 
-    /// The API server does not know the kind in this API: the next one is tried. The kind may have
-    /// been removed, so a watch begins with a list again.
+    /// The API server does not know the kind in this API: the next one is tried, unless this one
+    /// has worked before.
     fn unknown_kind(&mut self, subject: Subject) {
         self.stage = Stage::first_page();
+        if self.synced && !self.absent {
+            // An API server that starts may not know the kind yet. Another group may be empty.
+            self.trouble = Some(Trouble::UnknownKind { subject });
+            return;
+        }
         self.api += 1;
         let tried_all = self.api.is_multiple_of(self.resource.kind.apis.len());
         if !tried_all {
@@ -249,7 +254,6 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
         } else if self.resource.kind.optional {
             // A cluster without the kind has no objects of it.
             (self.absent, self.synced, self.trouble) = (true, true, None);
-            self.objects.clear();
         } else {
             self.trouble = Some(Trouble::UnknownKind { subject });
         }

@@ -9,6 +9,7 @@ use super::super::model_list::{ModelListError, ModelListReply, openai_list};
 use super::super::scrape::ScrapeError;
 use super::super::{Attempt, Endpoint, StateWord};
 use super::*;
+use crate::config::settings::DrainCause;
 
 const A: BackendId = BackendId(1);
 const B: BackendId = BackendId(2);
@@ -227,6 +228,36 @@ fn x06_a_reload_keeps_remaining_backends_and_drains_the_others() {
     let later = state.next_change(at(10_000)).unwrap();
     let update = state.take_update(later).unwrap();
     assert!(update.roster.endpoint(B).is_none());
+}
+
+#[test]
+fn o05_a_drain_stops_new_requests_and_forgets_nothing() {
+    let [a, b] = [spec("a", 1, BackendKind::Auto, &["m"]), spec("b", 2, BackendKind::Vllm, &["m"])];
+    let (mut state, _) = state(vec![a.clone(), b.clone()]);
+    let endpoint = Arc::clone(&state.backends[&A].endpoint);
+    for cause in [DrainCause::NotReady, DrainCause::Terminating] {
+        let drained = BackendSpec { drain: Some(cause), ..a.clone() };
+        state.configure(&quick(vec![drained, b.clone()]), at(1));
+        assert_eq!(ready(&state.take_update(at(1)).unwrap()), [2]);
+        let status = &state.statuses(at(1))[0];
+        assert_eq!((status.state, status.ready), (StateWord::Draining, false));
+        assert_eq!(status.reason, Some(cause.to_string()));
+        assert!(Arc::ptr_eq(&endpoint, &state.backends[&A].endpoint), "what is known of it stays");
+        state.configure(&quick(vec![a.clone(), b.clone()]), at(2));
+        assert_eq!(ready(&state.take_update(at(2)).unwrap()), [1, 2]);
+    }
+    assert_eq!(state.drain("none", true), None);
+    state.drain("a", true).unwrap();
+    assert_eq!(ready(&state.take_update(at(3)).unwrap()), [2]);
+    // A reload keeps the drain of an operator, and the end of the backend ends it.
+    state.configure(&quick(vec![a.clone(), b.clone()]), at(4));
+    assert_eq!(ready(&state.take_update(at(4)).unwrap()), [2]);
+    state.configure(&quick(vec![b.clone()]), at(5));
+    state.configure(&quick(vec![a, b]), at(5));
+    assert_eq!(
+        state.statuses(at(5)).iter().filter(|one| one.state == StateWord::Draining).count(),
+        0
+    );
 }
 
 #[test]

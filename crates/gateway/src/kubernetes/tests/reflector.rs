@@ -182,6 +182,11 @@ fn x02_a_kind_is_looked_for_in_each_of_its_groups() {
     pools.refused(404, "", None);
     assert!(trouble(&pools).contains("does not know inferencepools"), "{}", trouble(&pools));
     assert!(pools.objects().is_none() && pools.delay(1.0) < Duration::from_secs(30));
+    // A group that has worked is not left for another one, which may be empty.
+    pools.listed(&page(&["llama"], 5, ""));
+    pools.refused(404, "", None);
+    assert!(list(&pools).contains("inference.networking.k8s.io/v1/"), "{}", list(&pools));
+    assert!(pools.objects().unwrap().contains_key("llama") && pools.trouble().is_some());
 }
 
 #[test]
