@@ -77,13 +77,11 @@ impl FleetState {
 // === impl BackendStatus ===
 
 impl BackendStatus {
-    /// The same while it is drained. That it is down says more.
+    /// The same while it is drained. A server that ends or restarts meanwhile is no trouble.
     fn drained(self, cause: DrainCause) -> Self {
-        if matches!(self.state, StateWord::Unready) {
-            return Self { ready: false, ..self };
-        }
-        let (state, reason) = (StateWord::Draining, Some(cause.to_string()));
-        Self { ready: false, state, reason, returns_in: None, ..self }
+        let down = self.reason.filter(|_| self.state == StateWord::Unready);
+        let reason = Some(down.map_or(cause.to_string(), |down| format!("{cause}; {down}")));
+        Self { ready: false, state: StateWord::Draining, reason, returns_in: None, ..self }
     }
 
     fn of(id: BackendId, backend: &BackendState, on_trial: bool, now: Time) -> Self {
