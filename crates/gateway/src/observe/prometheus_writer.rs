@@ -12,6 +12,7 @@ use super::histogram::{Exemplar, Exemplars, HistogramSnapshot, STEPS};
 pub(super) const PREFIX: &str = "tidegate_";
 
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const OPEN_METRICS_NAME: &str = "application/openmetrics-text";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The format of the whole text.
@@ -65,18 +66,14 @@ impl MetricsFormat {
     /// The format that a client asks for.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let (mut open, mut plain) = (0, 0);
-        for range in accepts.flat_map(|value| value.split(',')).map(MediaRange::parse) {
-            // A range that names nothing in particular is met by either, so it says nothing.
-            match range.name {
-                name if name.eq_ignore_ascii_case("application/openmetrics-text") => {
-                    let ours = range.version.is_none_or(|version| version == "1.0.0");
-                    open = open.max(if ours { range.weight } else { 0 });
-                }
-                name if name.eq_ignore_ascii_case("text/plain") => plain = plain.max(range.weight),
-                _ => {}
-            }
-        }
+        let ranges = accepts.flat_map(|value| value.split(',')).map(MediaRange::parse);
+        let ranges: Vec<MediaRange<'_>> = ranges.filter(MediaRange::is_version).collect();
+        // A range that names nothing in particular is met by either, so it says nothing.
+        let weight = |name: &str| {
+            let named = ranges.iter().filter(|range| range.name.eq_ignore_ascii_case(name));
+            named.map(|range| range.weight).max().unwrap_or(0)
+        };
+        let (open, plain) = (weight(OPEN_METRICS_NAME), weight("text/plain"));
         match open > 0 && open >= plain {
             true => Self::OpenMetrics,
             false => Self::Prometheus,
@@ -94,6 +91,12 @@ impl MetricsFormat {
 // === impl MediaRange ===
 
 impl<'a> MediaRange<'a> {
+    /// Whether it allows the version of OpenMetrics that is written, if it means OpenMetrics.
+    fn is_version(&self) -> bool {
+        let is_open = self.name.eq_ignore_ascii_case(OPEN_METRICS_NAME);
+        !is_open || self.version.is_none_or(|version| version == "1.0.0")
+    }
+
     fn parse(part: &'a str) -> Self {
         let mut pieces = part.split(';').map(str::trim_ascii);
         let name = pieces.next().unwrap_or_default();

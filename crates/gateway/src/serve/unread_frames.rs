@@ -355,20 +355,28 @@ mod tests {
         assert_eq!(memory.bytes(), 0);
     }
 
+    fn piece() -> Item {
+        frame((64 << 10) - FRAME_COST)
+    }
+
+    /// Sends as much as one stream may leave unread.
+    async fn fill(frames: &Frames) {
+        for _ in 0..4 {
+            assert_eq!(frames.send(piece(), LIMIT).await, Reading::Reads);
+        }
+    }
+
     /// One client fills its share. It has less time then, and another client has room and time.
     #[tokio::test(start_paused = true)]
     async fn x03_a_client_with_many_unread_streams_leaves_memory_and_time_to_others() {
         let memory = Arc::new(BodyMemory::default());
         let of = |tenant| Frames::new(memory.hold_for(BodyHolder::Tenant(tenant)));
-        let piece = || frame((64 << 10) - FRAME_COST);
         let mut streams = Vec::new();
         let begun = Instant::now();
         // 48 MiB are three quarters.
         for _ in 0..192 {
             let (frames, handed) = of("flood");
-            for _ in 0..4 {
-                assert_eq!(frames.send(piece(), LIMIT).await, Reading::Reads);
-            }
+            fill(&frames).await;
             streams.push((frames, handed));
         }
         let (frames, _handed) = of("flood");
