@@ -224,7 +224,7 @@ fn x02_a_missing_role_is_told_and_the_last_list_is_kept() {
     api.compact();
     api.put("pods", pod("pod-1", servers[1].address()));
     let said = told(&gateway, "may not list pods in the namespace models");
-    assert!(said.contains("docs/RUNBOOK.md#discovery_failing"), "{said}");
+    assert!(said.contains("tidegate explain discovery_failing"), "{said}");
     eventually("logged", || match gateway.process.log() {
         log if log.contains("its role lacks the verb list for pods") => Ok(()),
         log => Err(log),

@@ -34,13 +34,14 @@ const EDITS: [Edit; 12] = [
     },
     Edit {
         file: "crates/gateway/src/ingress.rs",
-        site: "    let stated = band::stated(&controls, &config.objectives).or(fields.tier);\n    \
-               let default = resolved.and_then(|found| found.band);\n",
+        site: "    let objectives = [&config.objectives, &config.cluster.objectives];\n    \
+               let stated = band::stated(&controls, objectives).or(fields.tier);\n    \
+               let bands = (stated, resolved.and_then(|found| found.band));\n",
         instead: "",
     },
     Edit {
         file: "crates/gateway/src/ingress.rs",
-        site: "band::ruled(&config.band_rules, &traits, (stated, default), tenant)",
+        site: "band::ruled(&config.band_rules, &attributes, bands, tenant)",
         instead: "(Band::Normal, false)",
     },
     Edit {
