@@ -60,6 +60,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "fairness::q04",
     },
     Mutant {
+        name: "a refund makes a known flow new",
+        file: "queue/virtual_clock.rs",
+        site: "(self.now - HORIZON).max(«NEW + 1»)",
+        instead: "NEW",
+        noticed_by: "range::q02_a_refund",
+    },
+    Mutant {
         name: "no idle rule: old service is held against a flow",
         file: "queue/virtual_clock.rs",
         site: "«self.now = self.now.max(self.tag_max)»;",

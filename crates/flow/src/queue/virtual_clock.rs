@@ -129,7 +129,10 @@ impl VirtualClock {
     }
 
     fn bounded(&mut self, tag: u64) -> u64 {
-        let tag = tag.clamp(self.now - HORIZON, self.now + HORIZON);
+        // Virtual time may be at the horizon. A tag that is not new must not become the tag of a
+        // new flow there.
+        let least = (self.now - HORIZON).max(NEW + 1);
+        let tag = tag.clamp(least, self.now + HORIZON);
         self.tag_max = self.tag_max.max(tag);
         tag
     }

@@ -2,7 +2,7 @@
 
 use super::fixture::{Fixture, MODEL, limited_to};
 use crate::queue::virtual_clock::{HORIZON, VirtualClock};
-use crate::{Ask, COST_MAX, FlowClass, Settings, Span, Verdict, Weight, invariant};
+use crate::{Ask, Band, COST_MAX, FlowClass, Settings, Span, Verdict, Weight, invariant};
 
 /// One charge is at most `(2^28 − 1) × 2^24/0.01 < 2^59`, a tag at most a horizon of 2^61 from
 /// virtual time, and virtual time is set back to 2^61 from 3·2^61 on. The largest value that
@@ -132,4 +132,32 @@ fn q10_idle_fair_queues_are_rebased_as_well() {
         fixture.gate.cancel(ticket, fixture.now).unwrap();
         fixture.collect();
     }
+}
+
+/// A refund after a rebase can bring the tag of an idle flow down to the least one. The flow is
+/// known still: it returns at virtual time, before a new flow.
+#[test]
+fn q02_a_refund_makes_no_flow_new() {
+    let lightest = FlowClass { weight: Weight::new(0.01).unwrap(), ..FlowClass::default() };
+    let mut fixture = Fixture::new(Settings { default_class: lightest, ..limited_to(2.0) }, 1);
+    let start = |fixture: &mut Fixture, flow: &str| {
+        let huge = Ask { cost: u64::MAX, ..fixture.ask(flow) };
+        let Verdict::Granted { ticket, .. } = fixture.offer(huge) else { panic!("room") };
+        ticket
+    };
+    let now = |fixture: &Fixture| fixture.gate.fair_queues[0][Band::Normal.index()].clock.now();
+    let early = start(&mut fixture, "known");
+    let mut other = start(&mut fixture, "other");
+    let mut grants = 0;
+    while now(&fixture) != HORIZON {
+        fixture.settle(other, u64::MAX);
+        other = start(&mut fixture, "other");
+        grants += 1;
+        assert!(grants < 100, "virtual time is set back");
+    }
+    fixture.settle(early, 0);
+    let last = fixture.start("other");
+    let new = fixture.queue("new", Band::Normal);
+    let known = fixture.queue("known", Band::Normal);
+    assert_eq!(fixture.run_dry(vec![last, other]), [known, new]);
 }
