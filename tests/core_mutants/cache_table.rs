@@ -97,7 +97,7 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "slack while a flow queue is held back",
         file: "controller/slack.rs",
-        site: "if «fair_queue.least_over_share().is_some_and(|held| held < least)» {",
+        site: "let is_held_back = «fair_queue.least_over_share().is_some_and(|held| held < least)»;",
         instead: "false",
         noticed_by: "differential::workload",
     },
@@ -107,5 +107,33 @@ pub(super) const CACHE: &[Mutant] = &[
         site: "self.bounded(tag + weight.stretch(«cost»))",
         instead: "if least < tag { 0 } else { cost }",
         noticed_by: "slack::k02_a_cold",
+    },
+    Mutant {
+        name: "inside a flow, cached asks pass an ask for ever",
+        file: "controller/slack.rs",
+        site: "if at > 0 && «passed_most >= self.settings.cache_reorder» {",
+        instead: "self.settings.cache_reorder == 0",
+        noticed_by: "slack::k02_inside_a_flow_no",
+    },
+    Mutant {
+        name: "only the first ask of a flow counts how often it was passed",
+        file: "controller/slack.rs",
+        site: "passes: «line[..at].to_vec()» };",
+        instead: "line[..1].to_vec()",
+        noticed_by: "slack::k02_inside_a_flow_no",
+    },
+    Mutant {
+        name: "asks with another objective are not looked at",
+        file: "queue/line.rs",
+        site: "let mut exceptions = «exceptions.copied()».peekable();",
+        instead: "exceptions.copied().take(0)",
+        noticed_by: "slack::k02_inside_a_flow_every",
+    },
+    Mutant {
+        name: "under auto, cached tokens take memory again",
+        file: "controller/progress.rs",
+        site: "let cached = «u64::from(self.expected_cached(slot))»;",
+        instead: "0_u64",
+        noticed_by: "caches::k01_under_auto",
     },
 ];

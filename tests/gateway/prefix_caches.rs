@@ -134,6 +134,23 @@ fn k02_a_request_whose_prompt_is_cached_goes_first_within_the_slack() {
     }
 }
 
+/// One place and one flow. The cold request comes first.
+#[test]
+fn k02_inside_a_flow_a_request_whose_prompt_is_cached_goes_first() {
+    let off = "[queue]\ncache_reorder = 0\n";
+    for (queue, expected) in [(off, ["cold", "warm"]), ("", ["warm", "cold"])] {
+        let backend = Backend::held();
+        let of = |document, tag: &str| about(document, 2000, "why?").tag(tag);
+        let first = of("tide", "first");
+        let (gateway, running) = Gateway::occupied(&format!("{queue}{ONE}"), &backend, &first);
+        let cold = gateway.enqueue(&of("moon", "cold"), 0);
+        let warm = gateway.enqueue(&of("tide", "warm"), 1);
+        backend.open();
+        succeed([running, cold, warm]);
+        assert_eq!(backend.tags()[1..], expected, "{queue}");
+    }
+}
+
 #[test]
 fn k01_tenants_can_be_kept_apart() {
     for (apart, expected) in [(false, ["a", "a", "a"]), (true, ["a", "b", "a"])] {

@@ -177,6 +177,9 @@ pub struct Settings {
     /// How far a flow may go ahead of its turn, in the queue's unit of cost at weight 1, if the
     /// prompt of its next ask is cached where a place is free; 0 for never.
     pub cache_slack: u32,
+    /// How many later asks of its flow queue may go before an ask because their prompts are cached
+    /// where a place is free, in the order `fifo`; 0 for none.
+    pub cache_reorder: u32,
     /// The class of flows without a class of their own.
     pub default_class: FlowClass,
     /// Further classes: number 1 and up in [`crate::Controller::flow`].
@@ -383,6 +386,7 @@ impl Default for Settings {
             reserve: ReserveLimits::default(),
             cache_tokens: 0,
             cache_slack: 0,
+            cache_reorder: 0,
             route: RouteWeights::default(),
             default_class: FlowClass::default(),
             classes: Vec::new(),

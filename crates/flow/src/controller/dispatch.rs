@@ -2,6 +2,7 @@
 
 use super::Controller;
 use super::routing::Route;
+use super::slack::NextAsk;
 use crate::ask::{BANDS, Band};
 use crate::outcome::{Event, Eviction};
 use crate::queue::asks::Phase;
@@ -27,8 +28,8 @@ impl Controller {
     /// Grants every ask that can go in a domain.
     pub(super) fn dispatch(&mut self, domain: u32, now: Time) {
         while let Some(turn) = self.next_flow_queue(domain) {
-            let (flow_queue, overtaken) = self.best_cached(turn, now);
-            let Some(slot) = self.first_ask_of(flow_queue, now) else { return };
+            let Some(next) = self.next_ask(turn, now) else { return };
+            let NextAsk { flow_queue, slot, overtaken } = next;
             if self.asks[slot].deadline <= now {
                 self.expire(slot, now);
                 continue;

@@ -76,8 +76,13 @@ impl Controller {
         let now = self.clock;
         let record = &self.asks[slot];
         let (backend, streamed) = (record.backend, record.streamed);
+        // The engine neither computes nor stores again what it has in its cache. It computes the
+        // last token in any case.
+        let cached = u64::from(self.expected_cached(slot));
+        let prompt = record.prompt().saturating_sub(cached);
+        let tokens = u64::from(record.tokens).saturating_sub(cached).max(1);
         let auto = &mut self.supply.backends[backend as usize].auto;
-        let mut progress = auto.granted(record.prompt(), u64::from(record.tokens), now);
+        let mut progress = auto.granted(prompt, tokens, now);
         if !streamed {
             // While the ask is in flight, its deadline and its place in the wheel are unused.
             let presumed = auto.presumed_start(now);

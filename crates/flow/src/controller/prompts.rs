@@ -1,8 +1,8 @@
 //! The prompts of asks at their backends: which prompts are believed to be in a prefix cache, and
 //! how much a backend still has to compute before it can start another prompt.
 //!
-//! It decides among backends; the order of the queue follows it only within `cache_slack`. Nothing
-//! of it is kept while `cache_tokens` is 0.
+//! It decides among backends; the order of the queue follows it only within `cache_slack` and
+//! `cache_reorder`. Nothing of it is kept while `cache_tokens` is 0.
 
 use super::Controller;
 use crate::ask::{Ask, COST_MAX, Ticket};
@@ -29,6 +29,8 @@ pub(crate) struct AskPrompt {
     pub(crate) uncomputed: u32,
     /// The tokens of other asks that the backend had to compute before it.
     ahead: u32,
+    /// How many later asks of its flow queue went before it.
+    pub(crate) passed: u32,
 }
 
 /// What routing knows about an ask.

@@ -1,51 +1,109 @@
-//! Which flow queue goes next, if the next ask of another flow queue has its prompt cached at a
-//! backend with room.
+//! Which ask goes next, if the prompt of another one is cached at a backend with room.
 //!
 //! Under saturation one place opens at a time, so there is nothing to choose among backends. Here
 //! the ask is chosen instead: among the flow queues whose tag is at most the slack above that of
-//! the flow queue whose turn it is. `docs/FLOW.md` section 17 has the bound.
+//! the flow queue whose turn it is, and inside a flow queue among its next asks, of which each is
+//! passed by few others at most. `docs/FLOW.md` section 17 has the bounds.
 
 use super::Controller;
 use crate::queue::flow_queue::FlowQueue;
+use crate::settings::Settings;
 use crate::time::Time;
 use crate::weight::Weight;
 
 /// The most flow queues that are compared for one grant.
 const COMPARED_MAX: usize = 64;
+/// The most asks that are compared for one grant, in equal parts from the flow queues.
+const LOOK_MAX: usize = 64;
+
+/// The ask that goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NextAsk {
+    pub(super) flow_queue: u32,
+    pub(super) slot: u32,
+    /// The tag of the flow queue whose turn it is, if that is another one.
+    pub(super) overtaken: Option<u64>,
+}
+
+/// The best ask found so far.
+struct Best {
+    next: NextAsk,
+    cached: u64,
+    /// The asks of its flow queue whose turn is before its own.
+    passes: Vec<u32>,
+}
 
 // === impl Controller ===
 
 impl Controller {
-    /// The flow queue that goes, and the tag of the one whose turn it is, if that is another one.
-    pub(super) fn best_cached(&mut self, turn: u32, now: Time) -> (u32, Option<u64>) {
-        let slack = Weight::ONE.stretch(self.settings.cache_slack);
-        if slack == 0 || self.prompts.is_empty() {
-            return (turn, None);
+    /// The ask that goes, if it is the turn of this flow queue.
+    pub(super) fn next_ask(&mut self, turn: u32, now: Time) -> Option<NextAsk> {
+        let slot = self.first_ask_of(turn, now)?;
+        let next = NextAsk { flow_queue: turn, slot, overtaken: None };
+        let Settings { cache_slack, cache_reorder, .. } = self.settings;
+        if (cache_slack == 0 && cache_reorder == 0) || self.prompts.is_empty() {
+            return Some(next);
         }
+        let cached = self.cached_at_free_place(turn, slot);
+        let mut best = Best { next, cached, passes: Vec::new() };
+        let within = self.within_slack(turn);
+        let count = (LOOK_MAX / within.len().max(1)).max(1);
+        for flow_queue in within {
+            self.look_for_cached(flow_queue, count, now, &mut best);
+        }
+        for &slot in &best.passes {
+            if let Some(kept) = self.prompts.get_mut(slot as usize) {
+                kept.passed += 1;
+            }
+        }
+        let least = self.flow_queues[turn].tag;
+        let overtaken = (best.next.flow_queue != turn).then_some(least);
+        Some(NextAsk { overtaken, ..best.next })
+    }
+
+    /// The flow queues that may go: the one whose turn it is, and those within the slack.
+    fn within_slack(&self, turn: u32) -> Vec<u32> {
         let FlowQueue { pool, band, tag: least, .. } = self.flow_queues[turn];
         let fair_queue = &self.fair_queues[pool as usize][band.index()];
+        let slack = Weight::ONE.stretch(self.settings.cache_slack);
         // The charge of a grant ahead of a flow queue that is held back has a rule of its own.
-        if fair_queue.least_over_share().is_some_and(|held| held < least) {
-            return (turn, None);
+        let is_held_back = fair_queue.least_over_share().is_some_and(|held| held < least);
+        if slack == 0 || is_held_back {
+            return vec![turn];
         }
         let room = self.settings.bounds.to_dequeue();
         let free = self.free_places(pool, room);
-        let Some(reach) = self.reach(pool, band.index(), free) else { return (turn, None) };
+        let Some(reach) = self.reach(pool, band.index(), free) else { return vec![turn] };
         let has_room = |backend| self.supply.has_room(backend, room);
         let within = fair_queue.up_to(least.saturating_add(slack), (reach, COMPARED_MAX), has_room);
-        let mut best = (turn, self.cached_at_free_place(turn, now));
-        for order in within {
-            let cached = self.cached_at_free_place(order.flow_queue, now);
-            if cached > best.1 {
-                best = (order.flow_queue, cached);
-            }
-        }
-        (best.0, (best.0 != turn).then_some(least))
+        within.into_iter().map(|order| order.flow_queue).collect()
     }
 
-    /// The most tokens of the next ask's prompt that a backend with room has cached.
-    fn cached_at_free_place(&mut self, flow_queue: u32, now: Time) -> u64 {
-        let Some(slot) = self.first_ask_of(flow_queue, now) else { return 0 };
+    /// Looks for an ask with more of its prompt cached among the next asks of a flow queue.
+    fn look_for_cached(&mut self, flow_queue: u32, count: usize, now: Time, best: &mut Best) {
+        let Some(first) = self.first_ask_of(flow_queue, now) else { return };
+        let mut line = self.flow_queues[flow_queue].ordered.next_fresh(count, now, &self.asks);
+        if line.first() != Some(&first) {
+            line = vec![first];
+        }
+        let mut passed_most = 0;
+        for (at, &slot) in line.iter().enumerate() {
+            if at > 0 && passed_most >= self.settings.cache_reorder {
+                return;
+            }
+            // Asks from before the caches were looked at have no prompt.
+            let kept = self.prompts.get(slot as usize);
+            passed_most = passed_most.max(kept.map_or(0, |kept| kept.passed));
+            let cached = self.cached_at_free_place(flow_queue, slot);
+            if cached > best.cached {
+                let next = NextAsk { flow_queue, slot, overtaken: None };
+                *best = Best { next, cached, passes: line[..at].to_vec() };
+            }
+        }
+    }
+
+    /// The most tokens of an ask's prompt that a backend with room has cached.
+    fn cached_at_free_place(&self, flow_queue: u32, slot: u32) -> u64 {
         let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
         let room = self.settings.bounds.to_dequeue();
         let input = self.route_input_of(slot);

@@ -46,6 +46,12 @@ impl Fifo {
         std::iter::successors(self.tail(), before)
     }
 
+    /// The asks from the first one to the last.
+    pub(crate) fn forwards<'a>(&self, asks: &'a Asks) -> impl Iterator<Item = u32> + use<'a> {
+        let after = |slot: &u32| Some(asks[*slot].fifo_link.next).filter(|&next| next != NONE);
+        std::iter::successors(self.head(), after)
+    }
+
     pub(crate) fn push_back(&mut self, slot: u32, asks: &mut Asks) {
         self.link_before(NONE, slot, asks);
     }

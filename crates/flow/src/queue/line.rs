@@ -82,6 +82,18 @@ impl Line {
         Some(head.filter(|&head| asks[head].turn() < turn).unwrap_or(slot))
     }
 
+    /// The asks in the order of their turns.
+    pub(crate) fn in_turn<'a>(&'a self, asks: &'a Asks) -> impl Iterator<Item = u32> + 'a {
+        let exceptions = self.exceptions.iter().flat_map(|exceptions| exceptions.by_turn.iter());
+        let mut exceptions = exceptions.copied().peekable();
+        let mut in_order = self.in_order.forwards(asks).peekable();
+        std::iter::from_fn(move || {
+            let Some(&(turn, _)) = exceptions.peek() else { return in_order.next() };
+            let first = in_order.next_if(|&slot| asks[slot].turn() < turn);
+            first.or_else(|| exceptions.next().map(|(_, slot)| slot))
+        })
+    }
+
     /// The ask that arrived last.
     pub(crate) fn newest(&self, asks: &Asks) -> Option<u32> {
         let exceptions = self.exceptions.as_ref();

@@ -57,6 +57,9 @@ pub(crate) struct OrderContext<'a> {
     pub(crate) registry: &'a mut Registry,
 }
 
+/// The most asks that [`OrderedAsks::next_fresh`] looks at.
+const LOOK_MAX: usize = 256;
+
 pub(super) const FRESH: usize = 0;
 pub(super) const LATE: usize = 1;
 
@@ -124,6 +127,18 @@ impl OrderedAsks {
             self.demote(slot, asks);
         }
         self.lines.first(LATE, &mut context, asks)
+    }
+
+    /// Up to `count` fresh asks in the order of their turns, if that is the order `fifo`: those
+    /// that could go next without harm to their objective.
+    pub(crate) fn next_fresh(&self, count: usize, now: Time, asks: &Asks) -> Vec<u32> {
+        let could_go = |&slot: &u32| !asks[slot].is_late(now) && asks[slot].deadline > now;
+        let line = match &self.lines {
+            Lines::Fifo(lines) => &Line::from(lines[FRESH]),
+            Lines::Mixed(lines) => &lines[FRESH],
+            _ => return Vec::new(),
+        };
+        line.in_turn(asks).take(LOOK_MAX).filter(could_go).take(count).collect()
     }
 
     /// The asks that were found late. There may be more: an ask behind a fresh one is not looked

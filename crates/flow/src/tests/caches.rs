@@ -2,7 +2,7 @@
 
 use super::fixture::{Dice, Fixture, backend, limited_to, prompt};
 use crate::{
-    Ask, BackendId, BackendSupply, EngineReading, ModelId, PromptBlocks, RequeuePosition,
+    Ask, BackendId, BackendSupply, Bounds, EngineReading, ModelId, PromptBlocks, RequeuePosition,
     RouteChoice, RouteReason, Settings, Span, Ticket, Verdict,
 };
 
@@ -208,4 +208,19 @@ fn k01_a_backend_that_failed_a_prompt_has_not_computed_it() {
     fixture.settle(ticket, 1);
     let (_, backend, choice) = fixture.ask_with(prompt(2, 50, BLOCKS));
     assert_eq!((backend, choice.cached_tokens), (BackendId(1), TOKENS), "another one served it");
+}
+
+/// Asks whose prompts share a beginning share the memory for it.
+#[test]
+fn k01_under_auto_cached_tokens_are_counted_once() {
+    let mut fixture = Fixture::new(Settings { bounds: Bounds::Auto, ..caching(1.0) }, 1);
+    let mut tokens_of = |number: u64, shared: usize| {
+        let ask = Ask { prompt: TOKENS, tokens: TOKENS + 100, ..fixture.ask("a") };
+        let verdict = fixture.gate.offer_prompt(ask, prompt(number, shared, BLOCKS), fixture.now);
+        assert!(matches!(verdict, Verdict::Granted { .. }), "{verdict:?}");
+        let view = fixture.gate.backends().next();
+        view.map(|view| view.limits.tokens.0).unwrap()
+    };
+    assert_eq!(tokens_of(0, BLOCKS), 6500);
+    assert_eq!(tokens_of(1, 50), 6500 + 3300, "half of the prompt is cached");
 }

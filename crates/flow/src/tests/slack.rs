@@ -1,7 +1,7 @@
 //! K02: within the slack the ask whose prompt is cached goes first, and no other one starves.
 
 use super::fixture::{Fixture, limited_to, prompt};
-use crate::{Ask, Settings, Ticket, Verdict};
+use crate::{Ask, Settings, Span, Ticket, Verdict};
 
 const TOKENS: u64 = 640;
 
@@ -20,7 +20,15 @@ struct Line {
 
 impl Line {
     fn new(slack: u32) -> Self {
-        let mut fixture = Fixture::new(with_slack(slack), 1);
+        Self::with(with_slack(slack))
+    }
+
+    fn reordered(reorder: u32) -> Self {
+        Self::with(Settings { cache_reorder: reorder, ..with_slack(0) })
+    }
+
+    fn with(settings: Settings) -> Self {
+        let mut fixture = Fixture::new(settings, 1);
         let ask = Ask { prompt: TOKENS, ..fixture.ask("first") };
         let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 10), fixture.now);
         let Verdict::Granted { ticket: running, .. } = verdict else { panic!("{verdict:?}") };
@@ -81,4 +89,55 @@ fn k02_a_cold_ask_waits_for_no_more_than_the_slack() {
         let bound = u64::from(slack) + cost;
         assert!((least..=bound).contains(&served), "{served} with a slack of {slack}");
     }
+}
+
+/// Inside a flow the ask whose prompt is cached goes first, too.
+#[test]
+fn k02_inside_a_flow_a_cached_ask_goes_before_older_ones() {
+    for (reorder, expected) in [(0, 0), (1, 2), (16, 2)] {
+        let mut line = Line::reordered(reorder);
+        for text in [1, 2, 0] {
+            line.wait("flow", text, 100);
+        }
+        line.next();
+        let at = line.names.iter().position(|(ticket, _)| *ticket == line.running);
+        assert_eq!(at, Some(expected), "reorder {reorder}");
+    }
+}
+
+#[test]
+fn k02_inside_a_flow_no_ask_is_passed_more_often_than_allowed() {
+    for reorder in [1, 2, 16] {
+        let mut line = Line::reordered(reorder);
+        for text in [1, 2].into_iter().chain(std::iter::repeat_n(0, 40)) {
+            line.wait("flow", text, 100);
+        }
+        let mut passed = 0;
+        while line.next().is_some() && line.running != line.names[0].0 {
+            passed += 1;
+        }
+        assert_eq!(passed, reorder);
+        // The second ask was passed by as many.
+        line.next();
+        assert_eq!(line.running, line.names[1].0, "reorder {reorder}");
+    }
+}
+
+/// An ask that came later with another objective stands beside the list. It is looked at, too.
+#[test]
+fn k02_inside_a_flow_every_objective_is_looked_at() {
+    let mut line = Line::reordered(4);
+    let mut wait = |text: u64, objective: u64| {
+        let ask = Ask {
+            prompt: TOKENS,
+            objective: Some(Span::from_secs(objective)),
+            ..line.fixture.ask("flow")
+        };
+        let verdict = line.fixture.gate.offer_prompt(ask, prompt(text, 0, 10), line.fixture.now);
+        let Verdict::Queued { ticket } = verdict else { panic!("{verdict:?}") };
+        ticket
+    };
+    let [_strict, warm, _lax] = [(1, 100), (0, 90), (2, 80)].map(|(text, time)| wait(text, time));
+    line.next();
+    assert_eq!(line.running, warm);
 }

@@ -1,6 +1,6 @@
 //! What backends have cached, as lists of blocks, and who goes first for it.
 
-use super::{FlowQueue, Reference};
+use super::{FlowQueue, Record, Reference};
 use crate::PromptBlocks;
 
 /// One backend's cache and the tokens that it has to compute.
@@ -16,6 +16,8 @@ pub(super) struct Cache {
 pub(super) struct Prompt {
     pub(super) blocks: PromptBlocks,
     pub(super) tokens: u64,
+    /// How many later asks of its flow queue went before it.
+    passed: u32,
     /// At its backend: the blocks that were held, and the tokens to compute.
     held: usize,
     uncomputed: u64,
@@ -72,19 +74,44 @@ impl Reference {
         uncomputed as i64 - self.cached_at(backend, prompt) as i64
     }
 
-    /// The flow queue that goes, and the tag of the one whose turn it is, if that is another one.
-    pub(super) fn best_cached(
-        &self,
+    /// The ask that goes, and the tag of the flow queue whose turn it is, if that is another one.
+    pub(super) fn next_ask(
+        &mut self,
         turn: usize,
         able: &[usize],
         bound: u64,
     ) -> (usize, Option<i128>) {
+        let first = self.first_ask_of(turn);
+        if self.settings.cache_slack == 0 && self.settings.cache_reorder == 0 {
+            return (first, None);
+        }
+        let within = self.within_slack(turn, able);
+        let mut best = first;
+        let mut passed = Vec::new();
+        for &flow_queue in &within {
+            let line = self.next_asks_of(flow_queue, (64 / within.len()).max(1));
+            for (at, &ask) in line.iter().enumerate() {
+                if self.may_pass(&line[..at])
+                    && self.most_cached(ask, bound) > self.most_cached(best, bound)
+                {
+                    (best, passed) = (ask, line[..at].to_vec());
+                }
+            }
+        }
+        for ask in passed {
+            self.asks[ask].prompt.passed += 1;
+        }
+        let other = self.asks[best].flow_queue != turn;
+        (best, other.then(|| self.flow_queues[turn].tag.expect("an active flow queue has a tag")))
+    }
+
+    /// The flow queues that may go, the one whose turn it is first.
+    fn within_slack(&self, turn: usize, able: &[usize]) -> Vec<usize> {
         let slack = i128::from(self.settings.cache_slack) << 24;
         let FlowQueue { pool, band, tag, .. } = self.flow_queues[turn];
         let least = tag.expect("an active flow queue has a tag");
-        let held_back = self.least_over_share(turn).is_some_and(|held| held < least);
-        if slack == 0 || held_back {
-            return (turn, None);
+        if slack == 0 || self.least_over_share(turn).is_some_and(|held| held < least) {
+            return vec![turn];
         }
         let mut within: Vec<usize> = able.to_vec();
         within.retain(|&at| {
@@ -93,18 +120,19 @@ impl Reference {
             other.pool == pool && other.band == band && near
         });
         within.sort_by_key(|&at| (self.flow_queues[at].tag, self.flow_queues[at].moved));
-        let cached = |at: usize| {
-            let prompt = &self.asks[self.first_ask_of(at)].prompt;
-            let usable = self.usable(at, bound).into_iter();
-            usable.map(|backend| self.cached_at(backend, prompt)).max().unwrap_or(0)
-        };
-        let mut best = turn;
-        for at in within {
-            if cached(at) > cached(best) {
-                best = at;
-            }
-        }
-        (best, (best != turn).then_some(least))
+        within
+    }
+
+    /// Whether an ask may go before these asks of its flow queue.
+    fn may_pass(&self, before: &[usize]) -> bool {
+        before.iter().all(|&at| self.asks[at].prompt.passed < self.settings.cache_reorder)
+    }
+
+    /// The most tokens of an ask's prompt that a backend with room has cached.
+    fn most_cached(&self, ask: usize, bound: u64) -> u64 {
+        let Record { flow_queue, prompt, .. } = &self.asks[ask];
+        let usable = self.usable(*flow_queue, bound).into_iter();
+        usable.map(|backend| self.cached_at(backend, prompt)).max().unwrap_or(0)
     }
 
     /// An ask has been sent to a backend.

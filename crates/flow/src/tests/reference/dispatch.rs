@@ -209,8 +209,8 @@ impl Reference {
                 return;
             }
             let turn = self.next_flow_queue(domain, &able);
-            let (flow_queue, overtaken) = self.best_cached(turn, &able, bound);
-            let at = self.first_ask_of(flow_queue);
+            let (at, overtaken) = self.next_ask(turn, &able, bound);
+            let flow_queue = self.asks[at].flow_queue;
             if self.asks[at].deadline <= self.clock {
                 self.expire(at);
                 continue;
@@ -260,6 +260,19 @@ impl Reference {
         let in_band = able.iter().filter(|&&at| self.flow_queues[at].band.index() == band);
         let pools: Vec<usize> = in_band.map(|&at| self.flow_queues[at].pool).collect();
         self.places.domains[domain].iter().map(|pool| pools.contains(pool)).collect()
+    }
+
+    /// The asks of a flow queue that may go next: the first one, and in the order `fifo` those that
+    /// are fresh as well, up to `count`.
+    pub(super) fn next_asks_of(&self, flow_queue: usize, count: usize) -> Vec<usize> {
+        let first = self.first_ask_of(flow_queue);
+        let can_go = |at: &usize| !self.is_late(*at) && self.asks[*at].deadline > self.clock;
+        let line = self.waiting().filter(|&at| self.asks[at].flow_queue == flow_queue);
+        let mut line: Vec<usize> = line.filter(can_go).collect();
+        line.sort_by_key(|&at| self.turn_in_line(at));
+        line.truncate(count);
+        let looks = self.settings.order == Order::Fifo && line.first() == Some(&first);
+        if looks { line } else { vec![first] }
     }
 
     pub(super) fn first_ask_of(&self, flow_queue: usize) -> usize {

@@ -42,6 +42,7 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         existing_flows_may_exceed_total: section.get("existing_flows_may_exceed_total"),
         idle_flows_max: section.get("idle_flows_max"),
         cache_slack: section.get("cache_slack"),
+        cache_reorder: section.get("cache_reorder"),
         overload_after: clock::span(section.get("overload_after")),
         ..Settings::default()
     };

@@ -99,7 +99,15 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              prompt of its next request is cached where a place is free. Two flows of weight 1 \
              that both wait then differ by at most twice this much more. 0: turns alone decide.",
         )
-        .default("0"),
+        .default("4"),
+        key(
+            "cache_reorder",
+            count(0, 1000),
+            "How many later requests of its own flow may go before a request because their \
+             prompts are cached where a place is free, in the order `fifo`. Other flows are not \
+             affected. 0: the order inside a flow never gives way.",
+        )
+        .default("64"),
         key("cost", Keyword(words::<Cost>), "What a request costs its flow.").default("requests"),
         key("admission", Keyword(words::<Admission>), "Which requests may wait.").default("all"),
         key(
