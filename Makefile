@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo setup test build-tests check loop bench soak simulate study overload goals site \
+.PHONY: help demo setup test build-tests check loop bench soak simulate study overload goals caches site \
 	chaos fuzz kills audit sbom reproducible
 
 help: ## show the targets
@@ -45,6 +45,9 @@ study: ## the watermark that tunes itself against the best fixed one, on recorde
 
 overload: ## the start of a flood, a standing queue, bursts, and goodput on recorded traffic; lists missed goals
 	$(CARGO) run --release -- simulate scenarios/overload --document docs/benchmarks.md
+
+caches: ## prefix caches: the routers of the field and ours, on prompts that begin alike
+	$(CARGO) run --release -- simulate scenarios/cache --document docs/benchmarks.md
 
 goals: ## the same without the document, and a missed goal is an error
 	$(CARGO) run --release -- simulate scenarios/overload --goals

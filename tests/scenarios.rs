@@ -157,6 +157,12 @@ fn a_standing_queue_keeps_its_limits() {
     keeps(&root().join("scenarios/overload/standing-queue.toml"), Some(1.5));
 }
 
+/// One load here; `make caches` plays all of them with five seeds.
+#[test]
+fn k02_prompts_that_begin_alike_are_served_as_fast_as_by_affinity() {
+    keeps(&root().join("scenarios/cache/beginnings.toml"), Some(1.4));
+}
+
 #[test]
 fn bursts_are_waited_through() {
     keeps_cases("overload/bursts-waited.toml", "6");

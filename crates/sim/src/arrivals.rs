@@ -6,6 +6,7 @@
 mod check;
 mod clock;
 mod closed_loop;
+mod shared_text;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use crate::trace::{TOKENS_MAX, Trace, TraceRow};
 
 pub use check::ArrivalsError;
 pub use closed_loop::ClosedLoop;
+pub use shared_text::{PromptWriter, SharedText};
 
 use clock::Clock;
 

@@ -59,6 +59,8 @@ pub struct Progress {
     pub tokens: u32,
     /// It was the last one, and the job is gone.
     pub finished: bool,
+    /// Prompt tokens that were in the cache when the job began.
+    pub cached: u32,
 }
 
 /// Why a job cannot run here, now or ever.

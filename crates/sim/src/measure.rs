@@ -13,7 +13,7 @@ mod slo;
 use flow::{Band, Time};
 
 pub use ledger::{Gap, Ledger};
-pub(crate) use recorder::{Arrival, Recorder};
+pub(crate) use recorder::{Arrival, Charges, Recorder};
 pub use series::{EngineMoment, Moment, Series};
 pub use shares::{Share, Shares};
 pub use slo::Slo;

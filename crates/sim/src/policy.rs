@@ -1,4 +1,4 @@
-//! Policies between clients and engines: one trait, four implementations.
+//! Policies between clients and engines: one trait, five implementations.
 //!
 //! The world reports events to a policy and takes its decisions, one by one, so that the same
 //! traffic and the same faults can be run with each of them. A policy knows only what a gateway
@@ -8,11 +8,16 @@
 pub mod batch;
 pub mod direct;
 pub mod plain_queue;
+pub mod routed;
 pub mod tidegate;
 
-use flow::{AutoBound, Band, Span, Time};
+use flow::{AutoBound, Band, BlockHasher, PromptBlocks, Span, Time};
 
 use crate::engine::EngineReading;
+use crate::trace::SEGMENT_TOKENS;
+
+/// The core counts four bytes of text as a token.
+const BYTES_PER_TOKEN: usize = 4;
 
 /// Requests are numbered in the order in which they arrive.
 pub type RequestId = u32;
@@ -126,6 +131,9 @@ pub trait Policy {
     /// A request has produced this many output tokens so far.
     fn streamed(&mut self, request: RequestId, tokens: u32, now: Time);
 
+    /// The engine says how much of a request's prompt it found in its cache. The end follows.
+    fn cached(&mut self, _request: RequestId, _tokens: u32, _now: Time) {}
+
     /// A request has been answered in full, and this is what it took.
     fn ended(&mut self, request: RequestId, spent: Spent, now: Time);
 
@@ -160,6 +168,11 @@ pub trait Policy {
         Cost::Tokens
     }
 
+    /// How far a tenant may go ahead of its turn, in cost at weight 1.
+    fn slack(&self) -> u64 {
+        0
+    }
+
     /// How many requests it lets an engine have at once, where it has such a limit.
     fn limit(&self, _engine: EngineId) -> Option<f64> {
         None
@@ -168,6 +181,23 @@ pub trait Policy {
     /// What keeps an engine closed now, under a stock that tunes itself.
     fn binding(&self, _engine: EngineId) -> Option<AutoBound> {
         None
+    }
+}
+
+// === impl Offer ===
+
+impl Offer<'_> {
+    /// The blocks of its prompt, whose segments have ids: text that only the id decides.
+    pub fn blocks(&self) -> PromptBlocks {
+        let mut hasher = BlockHasher::new(0);
+        let (mut text, mut left) = (Vec::new(), self.prompt as usize);
+        for id in self.prefix {
+            let tokens = left.min(SEGMENT_TOKENS as usize);
+            left -= tokens;
+            text.extend(id.to_le_bytes().into_iter().cycle().take(tokens * BYTES_PER_TOKEN));
+        }
+        hasher.add(&text);
+        hasher.finish()
     }
 }
 

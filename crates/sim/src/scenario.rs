@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use flow::{BANDS, Band, Span};
 
-use crate::arrivals::Periods;
+use crate::arrivals::{Periods, SharedText};
 use crate::engine::Profile;
 use crate::measure::{History, Slo};
 use crate::policy::Tenant;
@@ -96,6 +96,8 @@ pub struct Traffic {
     /// The trace its lengths come from, by name.
     trace: Option<String>,
     lengths: Lengths,
+    /// What prompts have in front of their own text.
+    shared: Option<SharedText>,
     rhythm: Rhythm,
     /// One tenant for all, or each of the trace's clients its own.
     tenant: Option<String>,

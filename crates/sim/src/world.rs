@@ -17,7 +17,7 @@ use flow::{Band, Span, Time};
 
 use crate::arrivals::{ClosedLoop, Request};
 use crate::engine::Profile;
-use crate::measure::{History, Outcome, Recorder, Series, Window};
+use crate::measure::{Charges, History, Outcome, Recorder, Series, Window};
 use crate::policy::{EngineId, Policy, Tenant};
 
 use clients::ClientSource;
@@ -236,7 +236,8 @@ impl<'a> World<'a> {
         let arrivals_end = Time::ZERO.after(setup.length);
         let window = Window { from: Time::ZERO.after(setup.warm_up), to: arrivals_end };
         let series = Series { every: setup.sample, moments: Vec::new() };
-        let recorder = Recorder::new(window, setup.engines.len(), series, policy.cost());
+        let charges = Charges { cost: policy.cost(), slack: policy.slack() };
+        let recorder = Recorder::new(window, setup.engines.len(), series, charges);
         Self {
             now: Time::ZERO,
             follows_streams: policy.follows_streams(),

@@ -34,6 +34,8 @@ pub(super) struct Sequence {
     blocks: Vec<BlockId>,
     /// The blocks it held when it was thrown back: its own text can only be found there.
     lost: Vec<BlockId>,
+    /// Prompt tokens that were in the cache when it first entered.
+    cached: u32,
     /// The leading blocks that are full and have been named.
     named: usize,
     /// Names of the prompt's segments, each bound to the ones before it.
@@ -59,6 +61,7 @@ impl Sequence {
             chunk: 0,
             blocks: Vec::new(),
             lost: Vec::new(),
+            cached: 0,
             named: 0,
             segments: job.prefix.iter().scan(0, bind).collect(),
         }
@@ -131,7 +134,8 @@ impl Sequence {
             return None;
         }
         self.made += 1;
-        Some(Progress { job: self.job, tokens: self.made, finished: self.is_finished() })
+        let (tokens, finished) = (self.made, self.is_finished());
+        Some(Progress { job: self.job, tokens, finished, cached: self.cached })
     }
 
     pub(super) fn is_finished(&self) -> bool {
@@ -152,6 +156,9 @@ impl Sequence {
         found.iter().for_each(|block| pool.share(*block));
         self.named = found.len();
         self.computed = found.len() as u32 * BLOCK_TOKENS;
+        if self.fresh {
+            self.cached = self.computed;
+        }
         self.blocks = found;
         true
     }

@@ -123,6 +123,6 @@ impl Serving {
     }
 
     fn progress(&self) -> Progress {
-        Progress { job: self.job, tokens: self.made, finished: self.is_finished() }
+        Progress { job: self.job, tokens: self.made, finished: self.is_finished(), cached: 0 }
     }
 }

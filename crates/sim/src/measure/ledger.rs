@@ -15,6 +15,8 @@ const LINES_MAX: usize = 256;
 /// Grants and waits, in the order in which they happened.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
+    /// How far a line may go ahead of its turn, in cost over weight.
+    slack: u64,
     marks: Vec<Mark>,
     grants: Vec<Grant>,
 }
@@ -47,7 +49,7 @@ pub struct Gap {
     pub band: Band,
     /// The difference, in cost over weight.
     pub gap: f64,
-    /// What the proof allows for these two: `(l + 2E)/w` of the one plus that of the other.
+    /// What the proof allows for these two: `(l + 2E)/w` of each, and twice the slack.
     pub bound: f64,
 }
 
@@ -85,6 +87,11 @@ struct Pass {
 // === impl Ledger ===
 
 impl Ledger {
+    /// Nothing has happened yet; the policy lets a line go so far ahead of its turn.
+    pub(crate) fn new(slack: u64) -> Self {
+        Self { slack, ..Self::default() }
+    }
+
     /// A line begins to wait.
     pub(crate) fn enter(&mut self, line: usize) {
         self.marks.push(Mark::Enter(line as u32));
@@ -127,7 +134,8 @@ impl Ledger {
                 Mark::Settle(number) => pass.settle(&self.grants[number as usize]),
             }
         }
-        pass.gaps()
+        let within = |gap: Gap| Gap { bound: gap.bound + 2.0 * self.slack as f64, ..gap };
+        pass.gaps().into_iter().map(within).collect()
     }
 
     /// The lines with the most grants.

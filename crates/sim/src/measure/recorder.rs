@@ -16,6 +16,14 @@ pub(crate) struct Arrival {
     pub(crate) output: u32,
 }
 
+/// How the policy charges its tenants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Charges {
+    pub(crate) cost: Cost,
+    /// How far a tenant may go ahead of its turn.
+    pub(crate) slack: u64,
+}
+
 /// Takes down what happens during a run.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -37,7 +45,8 @@ pub(crate) struct Recorder {
 // === impl Recorder ===
 
 impl Recorder {
-    pub(crate) fn new(window: Window, engines: usize, series: Series, cost: Cost) -> Self {
+    pub(crate) fn new(window: Window, engines: usize, series: Series, charges: Charges) -> Self {
+        let Charges { cost, slack } = charges;
         Self {
             records: Vec::new(),
             grants: Vec::new(),
@@ -45,7 +54,7 @@ impl Recorder {
             window,
             produced: Produced::default(),
             shares: Shares::default(),
-            ledger: Ledger::default(),
+            ledger: Ledger::new(slack),
             series,
             waiting: Vec::new(),
             waiting_by_band: [0; BANDS],

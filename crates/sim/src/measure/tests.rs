@@ -159,7 +159,8 @@ fn lines_of_different_bands_have_no_gap() {
 }
 
 fn recorder(from: u64, to: u64) -> Recorder {
-    Recorder::new(Window { from: at(from), to: at(to) }, 1, Series::default(), Cost::Tokens)
+    let charges = Charges { cost: Cost::Tokens, slack: 0 };
+    Recorder::new(Window { from: at(from), to: at(to) }, 1, Series::default(), charges)
 }
 
 fn arrive(recorder: &mut Recorder, output: u32, now: u64) -> u32 {

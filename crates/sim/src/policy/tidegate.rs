@@ -7,20 +7,16 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use flow::{
-    Ask, AutoBound, BackendId, BackendSupply, BlockHasher, Bounds, Controller, Event, Eviction,
-    FlowClass, ModelId, PromptBlocks, Refusal, RequeuePosition, Settings, Span, Ticket, Time,
-    Usage, Verdict, Weight,
+    Ask, AutoBound, BackendId, BackendSupply, Bounds, Controller, Event, Eviction, FlowClass,
+    ModelId, Refusal, RequeuePosition, Settings, Span, Ticket, Time, Usage, Verdict, Weight,
 };
 
 use super::{
     Cost, Decision, EngineId, Failure, Offer, Policy, RefusalReason, RequestId, Spent, Tenant,
 };
 use crate::engine::EngineReading;
-use crate::trace::SEGMENT_TOKENS;
 
 const MODEL: ModelId = ModelId(0);
-/// The core counts four bytes of text as a token.
-const BYTES_PER_TOKEN: usize = 4;
 /// The output expected before anything has completed.
 const EXPECTED_AT_FIRST: f64 = 256.0;
 /// How much of the expectation each completed request renews.
@@ -186,7 +182,7 @@ impl Policy for Tidegate {
             streamed,
             ..Ask::new(flow, MODEL)
         };
-        match self.controller.offer_prompt(ask, blocks(offer), now) {
+        match self.controller.offer_prompt(ask, offer.blocks(), now) {
             Verdict::Granted { ticket, backend } => {
                 self.keep(request, ticket);
                 self.send(request, backend);
@@ -215,6 +211,13 @@ impl Policy for Tidegate {
             let _ = self.controller.charge(ticket, cost, now);
         }
         self.gather();
+    }
+
+    fn cached(&mut self, request: RequestId, tokens: u32, now: Time) {
+        let Asked { ticket, prompt, .. } = self.asks[request as usize];
+        if let Some(ticket) = ticket {
+            let _ = self.controller.cached(ticket, u64::from(tokens), u64::from(prompt), now);
+        }
     }
 
     fn ended(&mut self, request: RequestId, spent: Spent, now: Time) {
@@ -286,6 +289,10 @@ impl Policy for Tidegate {
         self.cost
     }
 
+    fn slack(&self) -> u64 {
+        u64::from(self.controller.settings().cache_slack)
+    }
+
     fn binding(&self, engine: EngineId) -> Option<AutoBound> {
         let view = self.controller.backends().find(|view| view.id == BackendId(engine))?;
         view.limits.binding
@@ -303,19 +310,6 @@ impl Policy for Tidegate {
         let by_tokens = f64::from(in_flight) * tokens_max / tokens.max(1) as f64;
         Some(slots.min(by_tokens)).filter(|limit| limit.is_finite())
     }
-}
-
-/// The blocks of a prompt whose segments have ids: text that only the id decides.
-fn blocks(offer: &Offer<'_>) -> PromptBlocks {
-    let mut hasher = BlockHasher::new(0);
-    let (mut text, mut left) = (Vec::new(), offer.prompt as usize);
-    for id in offer.prefix {
-        let tokens = left.min(SEGMENT_TOKENS as usize);
-        left -= tokens;
-        text.extend(id.to_le_bytes().into_iter().cycle().take(tokens * BYTES_PER_TOKEN));
-    }
-    hasher.add(&text);
-    hasher.finish()
 }
 
 fn evicted(reason: Eviction) -> RefusalReason {

@@ -54,7 +54,7 @@ fn writer(measure: Measure) -> fn(f64) -> String {
         Measure::GoodputShare => number::percent,
         Measure::InFlight | Measure::InFlightMax => number::tenth,
         Measure::Served | Measure::Refused | Measure::GaveUp | Measure::Failed => number::percent,
-        Measure::Open | Measure::Started | Measure::Bound(_) => number::percent,
+        Measure::Open | Measure::Started | Measure::Bound(_) | Measure::Cached => number::percent,
         Measure::Jain | Measure::Gap => number::ratio,
         Measure::Ttft(_) | Measure::Latency(_) | Measure::Wait(_) => number::seconds,
         Measure::Tpot(_) => number::millis,

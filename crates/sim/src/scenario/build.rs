@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flow::{BANDS, Span, Time};
 
 use super::{Cell, Lengths, Rhythm, Scenario, ScenarioError, Traces, Traffic};
-use crate::arrivals::{self, Arrivals, ClosedLoop, Process, Request};
+use crate::arrivals::{self, Arrivals, ClosedLoop, Process, PromptWriter, Request};
 use crate::random::Random;
 use crate::trace::Trace;
 use crate::world::{Bands, Setup, Source, Tenancy};
@@ -87,12 +87,18 @@ impl Traffic {
             false => self.closed_loop(0.0, end),
         };
         let one = names.len() == 1;
+        let mut writer = self.shared.map(|shared| PromptWriter::new(shared, &random));
+        let mut write = move |request: Request| match &mut writer {
+            Some(writer) => writer.write(request),
+            None => request,
+        };
         let stays = move |client: u32| !away[if one { 0 } else { client as usize }];
         Ok(Source {
             arrivals: Box::new(
                 arrivals
                     .filter(move |request| stays(request.client))
-                    .map(move |request| Request { at: request.at.after(from), ..request }),
+                    .map(move |request| Request { at: request.at.after(from), ..request })
+                    .map(move |request| write(request)),
             ),
             closed_loop,
             tenancy: match one {

@@ -51,6 +51,8 @@ pub enum Measure {
     Gap,
     /// Jobs that engines threw back for want of memory.
     Preemptions,
+    /// The part of all prompt tokens that engines found in their caches.
+    Cached,
     /// Seconds from arrival to the first token.
     Ttft(Point),
     /// Seconds from arrival to the last token.
@@ -89,7 +91,7 @@ pub struct Scope {
     pub until: Option<Time>,
 }
 
-const PLAIN: [(&str, Measure); 19] = [
+const PLAIN: [(&str, Measure); 20] = [
     ("throughput", Measure::Throughput),
     ("requests", Measure::Requests),
     ("goodput", Measure::Goodput),
@@ -109,6 +111,7 @@ const PLAIN: [(&str, Measure); 19] = [
     ("jain", Measure::Jain),
     ("gap", Measure::Gap),
     ("preemptions", Measure::Preemptions),
+    ("cached", Measure::Cached),
 ];
 /// A figure of a distribution, once the point is known.
 type AtPoint = fn(Point) -> Measure;
@@ -148,8 +151,9 @@ impl Measure {
 
     /// Whether it can be had of a part of the requests.
     pub(super) fn has_scope(self) -> bool {
-        let all = [Self::Throughput, Self::Requests, Self::Jain, Self::Gap, Self::Preemptions];
-        !all.contains(&self) && !self.is_sampled()
+        let all = [Self::Throughput, Self::Requests, Self::Jain, Self::Gap];
+        let counted = [Self::Preemptions, Self::Cached];
+        !all.contains(&self) && !counted.contains(&self) && !self.is_sampled()
     }
 
     /// Whether it comes from samples of the engines: it can be had of a part of the time, but
@@ -220,6 +224,10 @@ impl Figure {
                 history.ledger.worst_gap(&history.tenants).map(|gap| gap.gap / gap.bound)
             }
             Measure::Preemptions => Some(history.preemptions as f64),
+            Measure::Cached => {
+                let (cached, asked) = history.prefix_hits;
+                (asked > 0).then(|| cached as f64 / asked as f64)
+            }
             Measure::Ttft(point) => self.point(history, point, Record::ttft),
             Measure::Latency(point) => self.point(history, point, Record::latency),
             Measure::Wait(point) => self.point(history, point, Record::wait),

@@ -64,6 +64,8 @@ pub(super) struct Traffic {
     pub(super) prompt_cv: Option<f64>,
     pub(super) output: Option<f64>,
     pub(super) output_cv: Option<f64>,
+    pub(super) beginnings: Option<Beginnings>,
+    pub(super) conversations: Option<Conversations>,
     pub(super) arrivals: Arrivals,
     pub(super) rate: Option<f64>,
     pub(super) cv: Option<f64>,
@@ -80,6 +82,20 @@ pub(super) struct Traffic {
     pub(super) bands: Option<BTreeMap<Band, f64>>,
     pub(super) patience: Option<DurationText>,
     pub(super) ttl: Option<DurationText>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Beginnings {
+    pub(super) count: u32,
+    pub(super) tokens: u32,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Conversations {
+    pub(super) count: u32,
+    pub(super) turns: u32,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -139,6 +155,10 @@ pub(super) enum FaultKind {
 pub(super) struct Policy {
     pub(super) name: Option<String>,
     pub(super) kind: Kind,
+    pub(super) routing: Option<Routing>,
+    pub(super) cache_tokens: Option<u64>,
+    pub(super) cache_slack: Option<u32>,
+    pub(super) cache_reorder: Option<u32>,
     pub(super) watermark: Option<f64>,
     pub(super) pace: Option<DurationText>,
     pub(super) slo_tpot: Option<DurationText>,
@@ -161,11 +181,20 @@ pub(super) struct Policy {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
     Direct,
+    Routed,
     Fifo,
     RoundRobin,
     Strict,
     Ours,
     Batch,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Routing {
+    LeastLoad,
+    Affinity,
+    BalancedTree,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

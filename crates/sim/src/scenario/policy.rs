@@ -6,6 +6,7 @@ use super::ScenarioError;
 use crate::policy::batch::{Batch, Release};
 use crate::policy::direct::Direct;
 use crate::policy::plain_queue::{PlainQueue, PlainQueueConfig, QueueOrder};
+use crate::policy::routed::{Routed, RoutingRule};
 use crate::policy::tidegate::{Tidegate, TidegateConfig};
 use crate::policy::{Cost, Policy, Tenant};
 
@@ -31,6 +32,12 @@ pub struct PolicyConfig {
     /// The wanted time to the first token of all bands but best-effort; without one, requests wait
     /// in order of arrival.
     pub objective: Option<Span>,
+    /// The tokens that each engine is believed to have in its prefix cache; 0 for no index of them.
+    pub cache_tokens: u64,
+    /// How far a flow may go ahead of its turn for a cached prompt, in the unit of cost.
+    pub cache_slack: u32,
+    /// How many later requests of its tenant may go before a request for a cached prompt.
+    pub cache_reorder: u32,
     /// Tenants that send nothing.
     pub without: Vec<String>,
     /// Whether it sees the engines' metrics, where the scenario has any.
@@ -46,6 +53,8 @@ pub struct PolicyConfig {
 pub enum PolicyKind {
     /// No queue: round robin over the engines.
     Direct,
+    /// No queue: the rule of a router chooses the engine.
+    Routed(RoutingRule),
     /// A plain queue in front of so many requests in flight at each engine.
     PlainQueue(QueueOrder, u32),
     /// The core, charging in this unit, with a fixed number in flight at each engine or `auto`.
@@ -62,6 +71,7 @@ impl PolicyConfig {
         let &Self { capacity, ttl, .. } = self;
         Ok(match self.kind {
             PolicyKind::Direct => Box::new(Direct::new()),
+            PolicyKind::Routed(rule) => Box::new(Routed::new(rule)),
             PolicyKind::PlainQueue(order, watermark) => {
                 let capacity = capacity as usize;
                 Box::new(PlainQueue::new(PlainQueueConfig { order, watermark, capacity, ttl }))
@@ -83,6 +93,9 @@ impl PolicyConfig {
             slo_tpot: self.slo_tpot,
             reserve: self.reserve,
             objectives: self.objectives(),
+            cache_tokens: self.cache_tokens,
+            cache_slack: self.cache_slack,
+            cache_reorder: self.cache_reorder,
             default_class: FlowClass { capacity: flow_capacity, ttl, ..FlowClass::default() },
             ..Settings::default()
         };

@@ -39,7 +39,7 @@ impl World<'_> {
     }
 
     fn progress(&mut self, progress: Progress) {
-        let Progress { job, tokens, finished } = progress;
+        let Progress { job, tokens, finished, cached } = progress;
         let request = job.0;
         if self.open[request as usize].stage == Stage::Over {
             return;
@@ -54,6 +54,7 @@ impl World<'_> {
         }
         if finished {
             let real = self.recorder.real(request);
+            self.policy.cached(request, cached, self.now);
             self.close(request, Outcome::Served, real);
             self.policy.ended(request, self.recorder.spent(request), self.now);
             self.apply_decisions();

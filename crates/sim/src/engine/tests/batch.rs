@@ -69,7 +69,7 @@ fn no_tokens_are_taken_as_one() {
     for (prompt, output) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
         let mut engine = engine(small());
         engine.submit(job(1, prompt, output), Time::ZERO).unwrap();
-        let only = Progress { job: JobId(1), tokens: 1, finished: true };
+        let only = Progress { job: JobId(1), tokens: 1, finished: true, cached: 0 };
         assert_eq!(drain(&mut engine), [(ms(11), only)]);
     }
 }
@@ -271,7 +271,7 @@ fn an_aborted_job_frees_its_blocks_and_reports_nothing_more() {
     assert_eq!(engine.reading().kv_used, 0.0);
     assert_eq!(engine.next_event(), Some(ms(74)), "the step goes on to its end");
     let out = drain(&mut engine);
-    assert_eq!(out, [(ms(104), Progress { job: JobId(3), tokens: 1, finished: true })]);
+    assert_eq!(out, [(ms(104), Progress { job: JobId(3), tokens: 1, finished: true, cached: 0 })]);
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn nothing_is_taken_as_one_and_too_much_is_rejected() {
     assert_eq!(engine.submit(job(2, 100, 0), Time::ZERO), Err(too_long));
     assert_eq!(engine.submit(job(2, 99, 1), Time::ZERO), Ok(()));
     let first = drain(&mut engine)[0];
-    assert_eq!(first, (ms(1), Progress { job: JobId(1), tokens: 1, finished: true }));
+    assert_eq!(first, (ms(1), Progress { job: JobId(1), tokens: 1, finished: true, cached: 0 }));
 }
 
 #[test]

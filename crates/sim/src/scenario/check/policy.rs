@@ -7,6 +7,7 @@ use super::{Checked, one_line, require, wrong};
 use crate::policy::Cost;
 use crate::policy::batch::Release;
 use crate::policy::plain_queue::QueueOrder;
+use crate::policy::routed::RoutingRule;
 use crate::scenario::{PolicyConfig, PolicyKind, file};
 
 pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
@@ -31,6 +32,9 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
         reserve: reserve(key, given)?,
         ttl: given.ttl.map_or(Span::from_secs(30), |length| length.0),
         objective: given.objective.map(|length| length.0),
+        cache_tokens: given.cache_tokens.unwrap_or(0),
+        cache_slack: given.cache_slack.unwrap_or(0),
+        cache_reorder: given.cache_reorder.unwrap_or(0),
         without: given.without.clone(),
         metrics: given.metrics.unwrap_or(true),
         unstreamed,
@@ -47,7 +51,8 @@ fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
     let ours = given.kind == file::Kind::Ours;
     let batch = given.kind == file::Kind::Batch;
     let auto = ours && given.watermark.is_none();
-    let has_watermark = !batch && given.kind != file::Kind::Direct;
+    let routed = given.kind == file::Kind::Routed;
+    let has_watermark = !batch && !routed && given.kind != file::Kind::Direct;
     let keys = [
         ("cost", given.cost.is_some(), ours, "only `ours` has it"),
         ("flow_capacity", given.flow_capacity.is_some(), ours, "only `ours` has it"),
@@ -55,9 +60,18 @@ fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
         ("unstreamed", given.unstreamed.is_some(), ours, "only `ours` has it"),
         ("told", given.told.is_some(), ours, "only `ours` has it"),
         ("reserve_share_max", given.reserve_share_max.is_some(), ours, "only `ours` has it"),
+        ("routing", given.routing.is_some(), routed, "only `routed` has it"),
+        ("cache_tokens", given.cache_tokens.is_some(), ours, "only `ours` has it"),
+        ("cache_slack", given.cache_slack.is_some(), ours, "only `ours` has it"),
+        ("cache_reorder", given.cache_reorder.is_some(), ours, "only `ours` has it"),
         ("pace", given.pace.is_some(), auto, "only `ours` without a watermark has it"),
         ("slo_tpot", given.slo_tpot.is_some(), auto, "only `ours` without a watermark has it"),
-        ("watermark", given.watermark.is_some(), has_watermark, "`direct` and `batch` have none"),
+        (
+            "watermark",
+            given.watermark.is_some(),
+            has_watermark,
+            "`direct`, `routed` and `batch` have none",
+        ),
         ("budget", given.budget.is_some(), batch, "only `batch` has it"),
         ("rest", given.rest.is_some(), batch, "only `batch` has it"),
     ];
@@ -79,6 +93,12 @@ fn kind(key: &str, given: &file::Policy) -> Checked<PolicyKind> {
     let queue = |order| watermark(key, given).map(|mark| PolicyKind::PlainQueue(order, mark));
     match given.kind {
         file::Kind::Direct => Ok(PolicyKind::Direct),
+        file::Kind::Routed => match given.routing {
+            Some(file::Routing::LeastLoad) => Ok(PolicyKind::Routed(RoutingRule::LeastLoad)),
+            Some(file::Routing::Affinity) => Ok(PolicyKind::Routed(RoutingRule::Affinity)),
+            Some(file::Routing::BalancedTree) => Ok(PolicyKind::Routed(RoutingRule::BalancedTree)),
+            None => wrong(format!("{key}.routing"), "give least-load, affinity or balanced-tree"),
+        },
         file::Kind::Fifo => queue(QueueOrder::Fifo),
         file::Kind::RoundRobin => queue(QueueOrder::RoundRobin),
         file::Kind::Strict => queue(QueueOrder::StrictBands),
@@ -119,6 +139,9 @@ fn name_of(given: &file::Policy, kind: PolicyKind) -> String {
     };
     match kind {
         PolicyKind::Direct => "direct".to_owned(),
+        PolicyKind::Routed(RoutingRule::LeastLoad) => "least load".to_owned(),
+        PolicyKind::Routed(RoutingRule::Affinity) => "affinity".to_owned(),
+        PolicyKind::Routed(RoutingRule::BalancedTree) => "balanced tree".to_owned(),
         PolicyKind::PlainQueue(QueueOrder::Fifo, mark) => format!("fifo {mark}"),
         PolicyKind::PlainQueue(QueueOrder::RoundRobin, mark) => format!("round-robin {mark}"),
         PolicyKind::PlainQueue(QueueOrder::StrictBands, mark) => format!("strict {mark}"),

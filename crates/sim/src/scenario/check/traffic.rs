@@ -3,11 +3,14 @@
 use flow::{BANDS, Span};
 
 use super::{Checked, one_line, require, wrong};
-use crate::arrivals::Periods;
+use crate::arrivals::{Periods, SharedText};
 use crate::scenario::duration::DurationText;
 use crate::scenario::{Lengths, Rhythm, Traffic, file};
+use crate::trace::SEGMENT_TOKENS;
 
 const RATE_MAX: f64 = 1e5;
+/// The most beginnings, conversations and turns, and the longest beginning in segments.
+const SHARED_MAX: u32 = 100_000;
 const OUTSTANDING_MAX: u32 = 100_000;
 /// A shorter pause would only repeat one refusal.
 const PAUSE_MIN: Span = Span::from_millis(10);
@@ -23,6 +26,7 @@ pub(super) fn traffic(key: &str, given: &file::Traffic) -> Checked<Traffic> {
         until,
         trace: given.trace.clone(),
         lengths: lengths(key, given)?,
+        shared: shared(key, given)?,
         rhythm: rhythm(key, given)?,
         tenant: given.tenant.clone(),
         bands: bands(key, given)?,
@@ -52,6 +56,30 @@ fn lengths(key: &str, given: &file::Traffic) -> Checked<Lengths> {
     let message = "prompt_cv and output_cv must both be more than 0, or both be 0 or left out";
     require(both, format!("{key}.output_cv"), message)?;
     Ok(Lengths { prompt, prompt_cv, output, output_cv })
+}
+
+fn shared(key: &str, given: &file::Traffic) -> Checked<Option<SharedText>> {
+    let sound = |count: u32| (1..=SHARED_MAX).contains(&count);
+    let message = "must be 1 to 100000";
+    match (given.beginnings, given.conversations) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => {
+            wrong(format!("{key}.beginnings"), "give beginnings or conversations, not both")
+        }
+        (Some(file::Beginnings { count, tokens }), None) => {
+            let segments = tokens / SEGMENT_TOKENS;
+            require(sound(count), format!("{key}.beginnings.count"), message)?;
+            let whole = sound(segments) && tokens.is_multiple_of(SEGMENT_TOKENS);
+            let message = format!("must be a multiple of {SEGMENT_TOKENS}, and not 0");
+            require(whole, format!("{key}.beginnings.tokens"), message)?;
+            Ok(Some(SharedText::Beginnings { count, segments }))
+        }
+        (None, Some(file::Conversations { count, turns })) => {
+            require(sound(count), format!("{key}.conversations.count"), message)?;
+            require(sound(turns), format!("{key}.conversations.turns"), message)?;
+            Ok(Some(SharedText::Conversations { count, turns }))
+        }
+    }
 }
 
 fn rhythm(key: &str, given: &file::Traffic) -> Checked<Rhythm> {
