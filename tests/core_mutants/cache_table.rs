@@ -97,8 +97,9 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "slack while a flow queue is held back",
         file: "controller/slack.rs",
-        site: "let is_held_back = «fair_queue.least_over_share().is_some_and(|held| held < least)»;",
-        instead: "false",
+        site: "let is_held_back = «fair_queue.least_over_share()»\
+               .is_some_and(|held| held < least);",
+        instead: "None::<u64>",
         noticed_by: "differential::workload",
     },
     Mutant {

@@ -69,13 +69,16 @@ fn stay(mut stream: TcpStream) -> Receiver<Event> {
             if stream.read_exact(&mut payload).is_err() {
                 return;
             }
+            let number = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
             let answer = match (head[3], head[4] & 1) {
                 (SETTINGS, 0) => frame(SETTINGS, 1, 0, &[]),
                 (PING, 0) => frame(PING, 1, 0, &payload),
-                (kind @ (HEADERS | RST_STREAM), _) => {
-                    let number = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-                    let event = if kind == HEADERS { Event::Began } else { Event::Reset };
-                    let _ = began.send(event(number));
+                (HEADERS, _) => {
+                    let _ = began.send(Event::Began(number));
+                    continue;
+                }
+                (RST_STREAM, _) => {
+                    let _ = began.send(Event::Reset(number));
                     continue;
                 }
                 _ => continue,

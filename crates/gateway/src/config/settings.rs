@@ -391,11 +391,3 @@ impl Default for FleetSettings {
         Self { discover: false, ..settings }
     }
 }
-
-// === impl Log ===
-
-impl Default for Log {
-    fn default() -> Self {
-        resolve::defaults(&sections::LOG, resolve::server::log)
-    }
-}

@@ -59,6 +59,7 @@ struct Driver {
 
 /// The followed resources of a target.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a process follows a few targets")]
 enum Target {
     Pool {
         name: String,

@@ -88,7 +88,7 @@ impl Traffic {
         };
         let one = names.len() == 1;
         let mut writer = self.shared.map(|shared| PromptWriter::new(shared, &random));
-        let mut write = move |request: Request| match &mut writer {
+        let write = move |request: Request| match &mut writer {
             Some(writer) => writer.write(request),
             None => request,
         };
@@ -98,7 +98,7 @@ impl Traffic {
                 arrivals
                     .filter(move |request| stays(request.client))
                     .map(move |request| Request { at: request.at.after(from), ..request })
-                    .map(move |request| write(request)),
+                    .map(write),
             ),
             closed_loop,
             tenancy: match one {

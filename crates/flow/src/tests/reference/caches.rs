@@ -90,12 +90,13 @@ impl Reference {
         let mut passed = Vec::new();
         for &flow_queue in &within {
             let line = self.next_asks_of(flow_queue, (64 / within.len()).max(1));
-            for (at, &ask) in line.iter().enumerate() {
-                if self.may_pass(&line[..at])
-                    && self.most_cached(ask, bound) > self.most_cached(best, bound)
-                {
-                    (best, passed) = (ask, line[..at].to_vec());
-                }
+            let allowed = (0..line.len()).filter(|&at| self.may_pass(&line[..at]));
+            for at in allowed.collect::<Vec<_>>() {
+                let is_better = self.most_cached(line[at], bound) > self.most_cached(best, bound);
+                (best, passed) = match is_better {
+                    true => (line[at], line[..at].to_vec()),
+                    false => (best, passed),
+                };
             }
         }
         for ask in passed {

@@ -1,5 +1,7 @@
 //! The sections `log` and `traces`.
 
+use crate::config::{resolve, sections};
+
 /// The log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
@@ -45,4 +47,12 @@ pub enum TraceProtocol {
     Http,
     /// gRPC.
     Grpc,
+}
+
+// === impl Log ===
+
+impl Default for Log {
+    fn default() -> Self {
+        resolve::defaults(&sections::LOG, resolve::server::log)
+    }
 }
