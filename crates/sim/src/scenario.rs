@@ -34,7 +34,7 @@ pub use figure::{Figure, Measure, Point, Scope};
 pub use policy::{PolicyConfig, PolicyKind};
 
 /// How much of a line an error shows: a list of all keys that could be meant, and little more.
-const SHOWN_MAX: usize = 265;
+const SHOWN_MAX: usize = 296;
 
 /// The traces that a scenario names, by their names.
 pub type Traces = BTreeMap<String, Arc<Trace>>;
