@@ -205,8 +205,9 @@ pub(in crate::config) const RETRY: SectionSchema = SectionSchema::new(
             "share",
             number(0.0, 10.0),
             "The budget of repeated attempts after such failures: how many of them each new \
-             request pays for. 0.2 allows one repeated attempt for five requests. All flows share \
-             one budget, which holds 100 attempts at the start and at most.",
+             request pays for. 0.2 allows one repeated attempt for five requests. Each tenant has \
+             its own budget; without tenants, the flows share 1024 budgets. A budget holds 100 \
+             attempts at the start and at most.",
         )
         .default("0.2"),
     ],
