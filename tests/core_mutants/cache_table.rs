@@ -126,8 +126,8 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "asks with another objective are not looked at",
         file: "queue/line.rs",
-        site: "let mut exceptions = «exceptions.copied()».peekable();",
-        instead: "exceptions.copied().take(0)",
+        site: "let Some(&(turn, _)) = «exceptions.peek()» else",
+        instead: "None::<&(Turn, u32)>",
         noticed_by: "slack::k02_inside_a_flow_every",
     },
     Mutant {

@@ -126,7 +126,9 @@ fn k02_inside_a_flow_no_ask_is_passed_more_often_than_allowed() {
 /// An ask that came later with another objective stands beside the list. It is looked at, too.
 #[test]
 fn k02_inside_a_flow_every_objective_is_looked_at() {
-    let mut line = Line::reordered(4);
+    let objectives = [Span::from_secs(200); crate::BANDS];
+    let settings = Settings { cache_reorder: 4, objectives, ..with_slack(0) };
+    let mut line = Line::with(settings);
     let mut wait = |text: u64, objective: u64| {
         let ask = Ask {
             prompt: TOKENS,

@@ -51,7 +51,7 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
 /// Why backends are not known. The last known ones are served.
 fn discovery(problem: &str) -> StatusFinding {
     let text = format!("discovery in Kubernetes: {problem}");
-    StatusFinding::new("discovery_failing", Level::Trouble, text).about("kubernetes").advise(
+    StatusFinding::new("discovery_failing", Level::Trouble, text).about(problem).advise(
         "The last known backends stay in use. docs/KUBERNETES.md has the role that the service \
          account needs. The gateway tries again by itself.",
     )
