@@ -66,6 +66,9 @@ fn condition(
         silent_seconds: Some(status.quiet.secs_f64()),
         answered_per_minute: 0.0,
         failed_per_minute: 0.0,
+        idle: false,
+        was_slow: false,
+        queued_lately: false,
         engine: status.last_reading.map(EngineState::from),
         metrics_error: status.scrape_error,
     }

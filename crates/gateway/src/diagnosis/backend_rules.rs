@@ -3,14 +3,17 @@
 use super::finding::{Level, StatusFinding};
 use super::sentence::{count, span};
 use super::situation::{BackendCondition, Situation};
+use super::watermark_rules::READING_SECS;
 
 /// A backend is slow if it takes this many times as long as the others, and so much longer.
 const SLOW_TIMES: f64 = 3.0;
 const SLOW_MORE_MS: f64 = 100.0;
-/// A backend misses the objective for so long, and the finding stays for so long while requests
-/// wait, because then the time says less.
+/// The rule about a slow one.
+pub(super) const SLOW: &str = "backend_slow";
+/// A backend misses the objective for so long, and the finding outlasts such a time in which it is
+/// not found.
 const ALONE_SECS: f64 = 5.0;
-const ALONE_KEPT_SECS: f64 = 60.0;
+const ALONE_KEPT_SECS: f64 = 5.0;
 /// A backend is hung if it has had requests without a sign of life for this many times its usual
 /// time to a first byte, and for so many seconds.
 const HUNG_TIMES: f64 = 5.0;
@@ -177,7 +180,7 @@ fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFi
         "{id} is slow: a {what} takes {}, {times:.0} times as long as at its peers",
         span(own / 1e3)
     );
-    let finding = StatusFinding::new("backend_slow", Level::Warning, text)
+    let finding = StatusFinding::new(SLOW, Level::Warning, text)
         .about(id)
         .lasting(2.0)
         .figure("own_ms", own)
@@ -195,16 +198,22 @@ fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFi
 fn misses_objective(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
     let own = backend.stream_first_byte_ms? / 1e3;
     let objective = situation.queue.objective_seconds?;
-    if own <= objective || situation.queue.depth > 0 || backend.answered_per_minute == 0.0 {
+    if own <= objective || backend.answered_per_minute == 0.0 || backend.idle {
+        return None;
+    }
+    // While requests wait, a longer time says less. It does not begin the finding, nor end it.
+    let waits = situation.queue.depth > 0;
+    if (waits && !backend.was_slow) || waits_inside(backend) {
         return None;
     }
     let id = &backend.id;
+    let when = if waits { "once the request is sent" } else { "although no request waits" };
     let text = format!(
-        "{id} is slow: a first token takes {} although no request waits, and the objective is {}",
+        "{id} is slow: a first token takes {} {when}, and the objective is {}",
         span(own),
         span(objective)
     );
-    let finding = StatusFinding::new("backend_slow", Level::Warning, text)
+    let finding = StatusFinding::new(SLOW, Level::Warning, text)
         .about(id)
         .lasting(ALONE_SECS)
         .kept(ALONE_KEPT_SECS)
@@ -217,6 +226,16 @@ fn misses_objective(backend: &BackendCondition, situation: &Situation) -> Option
             backend.url
         ));
     Some(finding)
+}
+
+/// Whether requests wait inside the engine, or did so a moment ago: that explains late first tokens.
+fn waits_inside(backend: &BackendCondition) -> bool {
+    let engine = backend.engine.filter(|engine| engine.age_seconds < READING_SECS);
+    let queues = engine.is_some_and(|engine| {
+        let places = engine.running_max.unwrap_or(engine.running);
+        engine.waiting > 0 || backend.in_flight > places.max(engine.running)
+    });
+    queues || backend.queued_lately
 }
 
 /// The backend's own time and that of its peers, if its own is far longer.

@@ -45,6 +45,20 @@ impl FindingMemory {
         self.known.contains_key(&(id, Some(subject.to_owned())))
     }
 
+    /// Whether a finding was shown at the last look.
+    pub(super) fn shows(&self, id: &'static str, subject: &str) -> bool {
+        let known = self.known.get(&(id, Some(subject.to_owned())));
+        known.is_some_and(KnownFinding::is_shown)
+    }
+
+    /// Whether a finding is shown, or ended after this time.
+    pub(super) fn had(&self, id: &'static str, subject: &str, since: Time) -> bool {
+        let same =
+            |ended: &EndedFinding| ended.id == id && ended.subject.as_deref() == Some(subject);
+        let lately = |(at, ended): &(Time, EndedFinding)| *at > since && same(ended);
+        self.shows(id, subject) || self.ended.iter().any(lately)
+    }
+
     /// Adds since when each finding holds, leaves out those of a moment, and sorts the rest.
     pub(super) fn date(&mut self, found: Vec<StatusFinding>, now: Time) -> Vec<StatusFinding> {
         for finding in found {
@@ -80,8 +94,10 @@ impl FindingMemory {
             let same = |ended: &EndedFinding| ended.is_about(&known.finding);
             self.ended.retain(|(_, ended)| !is_news || !same(ended));
             if is_news {
-                let lasted = round(known.last.since(known.first).secs_f64());
-                self.ended.push_front((known.last, EndedFinding::of(known.finding, lasted)));
+                // It was shown until then.
+                let end = known.last.after(Span::from_secs_f64(known.finding.kept_secs));
+                let lasted = round(end.since(known.first).secs_f64());
+                self.ended.push_front((end, EndedFinding::of(known.finding, lasted)));
             }
         }
         let known = &self.known;

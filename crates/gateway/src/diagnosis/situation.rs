@@ -208,6 +208,15 @@ pub(crate) struct BackendCondition {
     pub(crate) silent_seconds: Option<f64>,
     pub(crate) answered_per_minute: f64,
     pub(crate) failed_per_minute: f64,
+    /// Whether it has had no request for some seconds.
+    #[serde(skip)]
+    pub(crate) idle: bool,
+    /// Whether it was shown as slow at the last look.
+    #[serde(skip)]
+    pub(crate) was_slow: bool,
+    /// Whether its first tokens of late waited inside the engine, by a watermark that is too high.
+    #[serde(skip)]
+    pub(crate) queued_lately: bool,
     /// The last reading of the engine's own metrics.
     pub(crate) engine: Option<EngineState>,
     pub(crate) metrics_error: Option<String>,

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use flow::{Span, Time};
 
+use super::backend_rules::SLOW;
 use super::history::History;
 use super::memory::FindingMemory;
 use super::queue_rules::{self, FLOOD};
 use super::sentence::sentence;
 use super::situation::{BackendCondition, FlowState, QueueState, RefusalCount, Situation};
+use super::watermark_rules::TOO_HIGH;
 use super::{Level, StatusPage, findings};
 
 /// The time between two samples, and how many are kept.
@@ -253,6 +255,11 @@ impl Trends {
         let [answered, failed] = ended(sample);
         backend.answered_per_minute = answered.saturating_sub(before[0]) as f64;
         backend.failed_per_minute = failed.saturating_sub(before[1]) as f64;
+        let before = self.base(sample.at, RATE_WINDOW).map_or_else(|| ended(sample), ended);
+        backend.idle = backend.in_flight == 0 && before[0] == answered;
+        backend.was_slow = self.memory.shows(SLOW, &backend.id);
+        let since = sample.at.before(LATELY);
+        backend.queued_lately = self.memory.had(TOO_HIGH, &backend.id, since);
         if backend.in_flight == 0 {
             backend.silent_seconds = None;
             return;

@@ -6,11 +6,13 @@ use super::sentence::count;
 use super::situation::{BackendCondition, EngineState, Situation};
 
 /// A reading of an engine is used up to this age.
-const READING_SECS: f64 = 10.0;
+pub(super) const READING_SECS: f64 = 10.0;
 /// A wrong watermark shows for at least so long.
 const LASTING_SECS: f64 = 2.0;
 /// Below this share of its KV cache an engine has room.
 const KV_ROOM: f64 = 0.5;
+/// The rule about one that is too high.
+pub(super) const TOO_HIGH: &str = "watermark_too_high";
 
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     if situation.stock.mode != "fixed" {
@@ -39,7 +41,7 @@ fn too_high(
         "the watermark of {watermark:.0} is too high for {id}: {waiting} wait inside the engine, \
          where priorities do not count"
     );
-    let finding = StatusFinding::new("watermark_too_high", Level::Warning, text)
+    let finding = StatusFinding::new(TOO_HIGH, Level::Warning, text)
         .about(id)
         .lasting(LASTING_SECS)
         .figure("engine_waiting", engine.waiting)

@@ -113,6 +113,80 @@ fn m03_a_backend_without_a_peer_is_slow_by_the_objective() {
     assert_eq!(with(|one| one.backends[0].answered_per_minute = 0.0), [""; 0], "that is long ago");
 }
 
+/// A backend without a peer whose first tokens come after 5.5 s, and the objective is 2 s.
+fn alone() -> Situation {
+    let mut situation = well();
+    situation.backends.truncate(1);
+    (situation.backends_ready, situation.backends_total) = (1, 1);
+    situation.queue.objective_seconds = Some(2.0);
+    situation.backends[0].stream_first_byte_ms = Some(5500.0);
+    situation.backends[0].answered_per_minute = 5.0;
+    situation
+}
+
+/// The counters of a backend that has answered so many requests.
+fn answered(second: u64, answers: u64) -> Sample {
+    Sample { attempts: [(Arc::from("gpu-a"), [answers, 0])].into(), ..at(second) }
+}
+
+#[test]
+fn m03_a_backend_is_not_slow_while_requests_wait_inside_the_engine() {
+    let mut queued = alone();
+    queued.stock.mode = "fixed";
+    queued.backends[0].in_flight = 20;
+    let engine = EngineState { running: 4, waiting: 16, ..EngineState::default() };
+    queued.backends[0].engine = Some(engine);
+    assert_eq!(ids(&queued), ["watermark_too_high"]);
+    let mut unread = queued.clone();
+    unread.backends[0].engine = Some(EngineState { waiting: 0, ..engine });
+    assert_eq!(ids(&unread), [""; 0], "more requests are there than the engine runs");
+    unread.backends[0].in_flight = 4;
+    assert_eq!(ids(&unread), ["backend_slow"]);
+    let mut trends = Trends::default();
+    (0..=20).for_each(|second| _ = trends.judge(queued.clone(), answered(second, second)));
+    let mut later = |second: u64| {
+        let page = trends.judge(unread.clone(), answered(second, second));
+        page.findings.first().map(|one| one.id)
+    };
+    for second in 21..=50 {
+        assert_eq!(later(second), None, "at {second} s: these first tokens waited in the engine");
+    }
+    assert_eq!((51..=60).filter_map(&mut later).last(), Some("backend_slow"));
+}
+
+#[test]
+fn m03_a_backend_that_is_fast_again_is_slow_no_longer() {
+    let slow_for = |secs: u64| {
+        let mut trends = Trends::default();
+        (0..=secs).for_each(|second| _ = trends.judge(alone(), answered(second, second)));
+        assert!(trends.judge(alone(), answered(secs, secs)).findings[0].id == "backend_slow");
+        trends
+    };
+    let ended = |page: &StatusPage| {
+        let shown = |one: &EndedFinding| (one.lasted_seconds, one.ended_seconds_ago);
+        page.recent.first().map(shown)
+    };
+    let mut fast = alone();
+    fast.backends[0].stream_first_byte_ms = Some(170.0);
+    let mut trends = slow_for(20);
+    (21..=25).for_each(|second| _ = trends.judge(fast.clone(), answered(second, second)));
+    let page = trends.judge(fast.clone(), answered(26, 26));
+    assert_eq!((page.level, ended(&page)), (Level::Ok, Some((24.0, 1.0))), "one time of end");
+    let mut trends = slow_for(20);
+    (21..=35).for_each(|second| _ = trends.judge(alone(), answered(second, 20)));
+    let page = trends.judge(alone(), answered(36, 20));
+    assert_eq!(page.level, Level::Ok, "no request has come for 16 s: {}", page.sentence);
+    let mut busy = alone();
+    (busy.queue.depth, busy.queue.drains_in_seconds) = (3, Some(1.0));
+    let mut trends = slow_for(20);
+    (21..=79).for_each(|second| _ = trends.judge(busy.clone(), answered(second, second)));
+    let page = trends.judge(busy, answered(80, 80));
+    assert_eq!(page.findings[0].id, "backend_slow", "requests wait now and then");
+    let text = "gpu-a is slow: a first token takes 5.5 s once the request is sent, and the \
+                objective is 2.0 s";
+    assert_eq!(page.findings[0].text, text);
+}
+
 #[test]
 fn m03_a_changed_configuration_that_is_not_in_force_is_named() {
     let mut situation = well();
