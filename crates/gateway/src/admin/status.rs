@@ -105,7 +105,6 @@ fn look(state: &State) -> (Situation, Sample) {
         granted: core.counters.granted,
         bypassed: core.counters.bypassed,
         settled: core.counters.settled,
-        abandoned: core.counters.cancelled_waiting + core.counters.evictions(),
         depth: core.queue.depth,
         endings: state.observer.endings(),
         attempts: state.observer.attempt_ends(),

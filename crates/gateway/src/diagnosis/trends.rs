@@ -42,8 +42,6 @@ pub(crate) struct Sample {
     pub(crate) granted: u64,
     pub(crate) bypassed: u64,
     pub(crate) settled: u64,
-    /// Waits that ended without a grant.
-    pub(crate) abandoned: u64,
     pub(crate) depth: u32,
     /// Ended requests by band, `None` without one, and outcome.
     pub(crate) endings: BTreeMap<(Option<usize>, &'static str), u64>,
@@ -63,15 +61,6 @@ pub(crate) struct Trends {
     /// Since when each backend has had requests.
     busy_since: BTreeMap<String, Time>,
     history: History,
-}
-
-// === impl Sample ===
-
-impl Sample {
-    /// Requests that have left the queue in any way.
-    fn departed(&self) -> u64 {
-        self.granted + self.abandoned
-    }
 }
 
 // === impl Trends ===
@@ -200,8 +189,10 @@ impl Trends {
         self.samples.iter().rev().take_while(recent)
     }
 
-    /// The least time until the queue is empty: at the highest rate of the last minute at which
-    /// requests left it in any way. With a mean rate, the next least time may be shorter.
+    /// The least time until the waiting requests are served: at the highest rate of the last minute
+    /// at which requests left the queue for a backend. Requests that leave in another way are not
+    /// served, and a burst of timeouts says nothing about the next minute. With a mean rate, the
+    /// next least time may be shorter.
     fn least_drain(&self, sample: &Sample) -> Option<f64> {
         let mut samples: Vec<&Sample> = self.waiting_since(sample.at, MINUTE).collect();
         samples.insert(0, sample);
@@ -209,7 +200,7 @@ impl Trends {
             let far = |early: &&&Sample| later.at.since(early.at).secs_f64() >= PEAK_LEAST_SECS;
             let early = samples[at..].iter().find(far)?;
             let secs = later.at.since(early.at).secs_f64();
-            Some(later.departed().saturating_sub(early.departed()) as f64 / secs)
+            Some(later.granted.saturating_sub(early.granted) as f64 / secs)
         };
         let rates = samples.iter().enumerate().filter_map(rate);
         let highest = rates.fold(0.0, f64::max);

@@ -282,20 +282,20 @@ fn m03_a_least_time_is_not_broken_by_a_slow_moment() {
 }
 
 #[test]
-fn m03_requests_that_leave_without_a_grant_shorten_the_least_time() {
+fn m03_requests_that_leave_without_a_grant_are_no_service() {
     let mut trends = Trends::default();
     let mut situation = well();
     (situation.queue.depth, situation.queue.late) = (20, 20);
     let sample = |second: u64| Sample {
         offered: second,
         granted: 2 * second,
-        abandoned: 2 * second,
-        depth: 20,
+        // Two more leave in each second by a timeout.
+        depth: 47 - 3 * second as u32,
         ..at(second)
     };
     (0..9).for_each(|second| _ = trends.judge(situation.clone(), sample(second)));
     let queue = trends.judge(situation, sample(9)).situation.queue;
-    assert_eq!((queue.drains_in_seconds, queue.mean_drain_seconds), (Some(5.0), Some(10.0)));
+    assert_eq!((queue.drains_in_seconds, queue.mean_drain_seconds), (Some(10.0), Some(10.0)));
 }
 
 #[test]
