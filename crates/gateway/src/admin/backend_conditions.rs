@@ -8,6 +8,7 @@ use flow::{BackendId, BackendView, Bounds, EngineReading, Span};
 use super::backends::{bound_name, millis};
 use super::busiest_of;
 use crate::backend::BackendStatus;
+use crate::config::settings::DrainCause;
 use crate::diagnosis::situation::{BackendCondition, EngineState};
 use crate::state::State;
 
@@ -52,6 +53,7 @@ fn condition(
         ready: view.map_or(status.ready, |view| view.ready),
         reason: status.reason,
         returns_in_seconds: status.returns_in.map(Span::secs_f64),
+        drained_by_operator: status.drain == Some(DrainCause::Operator),
         last_error: status.last_error,
         models: status.models,
         in_flight: view.map_or(0, |view| view.in_flight.iter().sum()),

@@ -154,6 +154,7 @@ fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
         quiet: Span::ZERO,
         latency: None,
         stream_latency: None,
+        drain: None,
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct RequestPage {
     late: Option<bool>,
     /// Whether it will be late before its turn comes, at the present rate.
     becomes_late: Option<bool>,
+    /// Ready backends of its model, while it waits.
+    backends_ready: Option<usize>,
     backend: Option<String>,
     /// Why this backend was chosen.
     reason: Option<&'static str>,
@@ -74,10 +76,18 @@ fn live(state: &State, id: &str) -> Option<RequestPage> {
     let named = id_names(&roster);
     let model = named.subsets.get(&model).copied().unwrap_or(model);
     page.target_model = named.models.get(&model).map(|name| (*name).to_owned());
+    let ready = |model: &String| ready_backends(state, model);
+    page.backends_ready = page.position.and(page.target_model.as_ref()).map(ready);
     page.backend = backend.and_then(|at| named.backends.get(&at)).map(|name| (*name).to_owned());
     page.reason = backend.and_then(|_| state.observer.reason_of(index));
     page.text = live_text(&page);
     Some(page)
+}
+
+fn ready_backends(state: &State, model: &str) -> usize {
+    let serves = |listed: &String| listed == model || listed == "*";
+    let statuses = state.fleet.statuses();
+    statuses.iter().filter(|one| one.ready && one.models.iter().any(serves)).count()
 }
 
 fn find(state: &State, core: &mut Controller, (id, now): (&str, Time)) -> Option<FoundAsk> {
@@ -120,6 +130,9 @@ fn live_text(page: &RequestPage) -> String {
         Some(higher) => format!("; {higher} of higher bands go first"),
     };
     let rest = match (page.estimated_wait_seconds, page.least_wait_seconds) {
+        _ if page.backends_ready == Some(0) => {
+            "; no backend of its model is ready, see `tidegate status`".to_owned()
+        }
         (Some(rest), _) => format!("; about {rest:.1} s remain"),
         (None, Some(least)) if page.becomes_late == Some(true) => format!(
             "; at the present rate it will be late before its turn, and fresh requests of its flow \
@@ -216,5 +229,14 @@ mod tests {
         assert!(text.contains("it will be late") && text.contains("at least 4.3 s"), "{text}");
         let unknown = live_text(&waiting(true));
         assert!(unknown.contains("fresh requests of its flow go first"), "{unknown}");
+    }
+
+    #[test]
+    fn m03_a_request_without_a_ready_backend_is_told_no_time() {
+        let late = RequestPage { least_wait_seconds: Some(0.0), ..waiting(true) };
+        let text = live_text(&RequestPage { backends_ready: Some(0), ..late.clone() });
+        let rest = "at place 3; no backend of its model is ready, see `tidegate status`.";
+        assert!(text.ends_with(rest), "{text}");
+        assert!(live_text(&RequestPage { backends_ready: Some(1), ..late }).contains("it is late"));
     }
 }

@@ -104,6 +104,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         quiet: Span::ZERO,
         latency: Some(Span::from_millis(120)),
         stream_latency: None,
+        drain: None,
     };
     let shown = serde_json::to_value(backends::join(&state, vec![status]).1).unwrap();
     let expected = json!([{

@@ -22,6 +22,8 @@ pub(crate) struct BackendStatus {
     pub(crate) reason: Option<String>,
     /// How long it stays ejected or full.
     pub(crate) returns_in: Option<Span>,
+    /// Why it is drained, if it is.
+    pub(crate) drain: Option<DrainCause>,
     /// The models that it lists; `*` for any.
     pub(crate) models: Vec<String>,
     /// The age and the result of the last health check.
@@ -81,7 +83,8 @@ impl BackendStatus {
     fn drained(self, cause: DrainCause) -> Self {
         let down = self.reason.filter(|_| self.state == StateWord::Unready);
         let reason = Some(down.map_or(cause.to_string(), |down| format!("{cause}; {down}")));
-        Self { ready: false, state: StateWord::Draining, reason, returns_in: None, ..self }
+        let (state, drain) = (StateWord::Draining, Some(cause));
+        Self { ready: false, state, reason, drain, returns_in: None, ..self }
     }
 
     fn of(id: BackendId, backend: &BackendState, on_trial: bool, now: Time) -> Self {
@@ -107,6 +110,7 @@ impl BackendStatus {
             state,
             reason,
             returns_in,
+            drain: None,
             models: backend.models.names(),
             last_check: backend.last_check.clone().map(|(at, said)| (age(at), said)),
             last_reading: backend.last_reading.map(|(at, reading)| (age(at), reading)),

@@ -75,14 +75,27 @@ fn all_down(situation: &Situation) -> StatusFinding {
     let reasons = reasons.collect::<Vec<_>>().join("; ");
     let starting = situation.backends.iter().all(|backend| backend.state == "starting");
     let level = if starting { Level::Warning } else { Level::Trouble };
-    let text = format!("no backend is ready ({reasons})");
+    let stay = || situation.backends.iter().filter(|backend| backend.state != "leaving");
+    let drained = stay().all(|backend| backend.state == "draining");
+    let why = if drained { ", because every one is drained" } else { "" };
+    let text = format!("no backend is ready{why} ({reasons})");
     StatusFinding::new("no_backend_ready", level, text)
         .figure("backends", situation.backends_total as f64)
         .figure("waiting", situation.queue.depth)
-        .advise(
-            "Start a model server, or correct its address. Requests wait for it until their time \
-             to live ends.",
-        )
+        .advise(ready_again(stay().find(|backend| backend.drained_by_operator), drained))
+}
+
+/// What makes a backend ready: the operator may have drained this one.
+fn ready_again(by_operator: Option<&BackendCondition>, all_drained: bool) -> String {
+    let undo = by_operator.map(|backend| format!("`tidegate drain {} --undo`", backend.id));
+    let first = match undo {
+        Some(undo) if all_drained => format!("{undo} lets it serve again."),
+        Some(undo) => format!(
+            "Start a model server, or correct its address. {undo} lets the drained one serve again."
+        ),
+        None => "Start a model server, or correct its address.".to_owned(),
+    };
+    format!("{first} Requests wait until their time to live ends.")
 }
 
 /// A finding about a backend that gets no requests.

@@ -189,6 +189,9 @@ pub(crate) struct BackendCondition {
     /// Why it is in this state.
     pub(crate) reason: Option<String>,
     pub(crate) returns_in_seconds: Option<f64>,
+    /// Whether an operator drains it. A drain by Kubernetes has another end.
+    #[serde(skip)]
+    pub(crate) drained_by_operator: bool,
     /// The last failure of a request there.
     pub(crate) last_error: Option<String>,
     pub(crate) models: Vec<String>,

@@ -188,6 +188,28 @@ fn m03_a_backend_that_is_fast_again_is_slow_no_longer() {
 }
 
 #[test]
+fn m03_backends_that_an_operator_drains_are_told_with_the_command_that_ends_it() {
+    let mut drained = with_second(lost("draining", "an operator drains it"));
+    drained.backends.remove(0);
+    drained.backends[0].drained_by_operator = true;
+    (drained.backends_ready, drained.backends_total) = (0, 1);
+    let page = after(1, &drained);
+    let worst = &page.findings[0];
+    assert_eq!((worst.id, worst.level), ("no_backend_ready", Level::Trouble));
+    let text = "no backend is ready, because every one is drained (gpu-b: an operator drains it)";
+    assert_eq!(worst.text, text);
+    let advice = "`tidegate drain gpu-b --undo` lets it serve again. ";
+    assert!(worst.advice.starts_with(advice), "{}", worst.advice);
+    drained.backends.push(lost("unready", "connection refused"));
+    drained.backends_total = 2;
+    let advice = &after(1, &drained).findings[0].advice;
+    assert!(advice.starts_with("Start a model server") && advice.contains("--undo"), "{advice}");
+    drained.backends = vec![lost("draining", "Kubernetes is about to end it")];
+    let advice = &after(1, &drained).findings[0].advice;
+    assert!(!advice.contains("--undo"), "{advice}");
+}
+
+#[test]
 fn m03_a_changed_configuration_that_is_not_in_force_is_named() {
     let mut situation = well();
     let problems = vec!["line 3: queue.colour: unknown key".to_owned()];
