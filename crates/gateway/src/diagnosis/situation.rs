@@ -344,7 +344,9 @@ impl StoreTrouble {
 
     /// Adds the file or folder that the setting names.
     pub(crate) fn at(mut self, path: &std::path::Path) -> Self {
-        self.path = Some(path.display().to_string());
+        // An operator's shell is in another folder than the gateway.
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        self.path = Some(whole.display().to_string());
         self
     }
 }

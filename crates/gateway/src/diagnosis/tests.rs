@@ -335,6 +335,9 @@ fn m03_a_full_disk_is_told_from_other_failures_of_a_store() {
     let place = "the disk is full: batch.folder (/var/lib/batches) cannot be written";
     assert!(finding.text.starts_with(place), "{}", finding.text);
     assert!(finding.advice.contains("the disk of /var/lib/batches"), "{}", finding.advice);
+    let relative = StoreTrouble::new("batch.folder", full.into()).at("./batch".as_ref());
+    let shown = relative.path.unwrap_or_default();
+    assert!(shown.starts_with('/') && shown.ends_with("/batch"), "{shown}");
     situation.stores = vec![StoreTrouble::new("batch.folder", "permission denied".into())];
     assert_eq!(only(&situation).id, "store_failing");
 }
