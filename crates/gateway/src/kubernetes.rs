@@ -69,17 +69,25 @@ impl Cluster {
     /// Follows the cluster of the present settings, and reports each change. Never returns.
     pub(crate) async fn follow(&self, mut apply: impl FnMut(ClusterChange)) {
         let mut settings = self.settings.subscribe();
+        let mut followed = false;
         loop {
             let wanted = settings.borrow_and_update().clone();
             let Some(wanted) = wanted else {
                 self.set_troubles(Vec::new());
+                let ended = std::mem::take(&mut followed);
+                // The fleet has removed the backends, but a change may have come after that.
+                let none_left = ended.then(|| ClusterChange::Backends(Vec::new()));
+                none_left.into_iter().for_each(&mut apply);
                 apply(ClusterChange::Rules(ClusterRules::default()));
                 match settings.changed().await {
                     Ok(()) => continue,
                     Err(_) => return,
                 }
             };
+            followed = true;
             tokio::select! {
+                // Settings that are old must not apply one more change.
+                biased;
                 changed = settings.changed() => if changed.is_err() { return },
                 () = follow::follow(self, &wanted, &mut apply) => {}
             }

@@ -1,5 +1,6 @@
 //! Tests of discovery in Kubernetes, without IO.
 
+mod cluster;
 mod endpoints;
 mod fuzz;
 mod reflector;
