@@ -286,7 +286,11 @@ impl FleetState {
 
     fn leave(&mut self, id: BackendId, now: Time) {
         if let Some(backend) = self.backends.remove(&id) {
-            self.drains.forget(&backend.spec.id);
+            let name = &backend.spec.id;
+            // A backend that moves to another address joins before it leaves.
+            if !self.backends.values().any(|other| other.spec.id == *name) {
+                self.drains.forget(name);
+            }
             tracing::info!(backend = %backend.spec.id, "backend removed");
             self.leaving.push((now.after(LEAVING), backend.endpoint));
         }

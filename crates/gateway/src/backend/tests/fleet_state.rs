@@ -261,6 +261,19 @@ fn o05_a_drain_stops_new_requests_and_forgets_nothing() {
 }
 
 #[test]
+fn o05_a_drained_backend_that_moves_to_another_address_stays_drained() {
+    let (mut state, _) = state(vec![spec("a", 1, BackendKind::Vllm, &["m"])]);
+    state.drain("a", true).unwrap();
+    state.configure(&quick(vec![spec("a", 2, BackendKind::Vllm, &["m"])]), at(1));
+    let backend = state.backends.values().next().unwrap();
+    assert_eq!(state.drain_of(backend), Some(DrainCause::Operator));
+    // Only its end is forgotten.
+    state.configure(&quick(vec![]), at(2));
+    state.configure(&quick(vec![spec("a", 2, BackendKind::Vllm, &["m"])]), at(3));
+    assert_eq!(state.drain_of(state.backends.values().next().unwrap()), None);
+}
+
+#[test]
 fn r01_loaded_adapters_are_reported_by_model_id() {
     let (mut state, update) = state(vec![spec("a", 1, BackendKind::Vllm, &["base", "sql"])]);
     let [base, sql] = ["base", "sql"].map(|name| update.roster.lookup(name).known());
