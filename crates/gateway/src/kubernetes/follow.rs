@@ -19,7 +19,7 @@ use super::resource::{
     ALPHA_POOLS, ENDPOINT_SLICES, Kind, OBJECTIVES, PODS, POOLS, REWRITES, Resource, Selector,
     WATCH_SECS,
 };
-use super::trouble::Trouble;
+use super::trouble::{Trouble, told};
 use super::{Cluster, ClusterChange, endpoints, rules};
 use crate::config::settings::{BackendSpec, ClusterRules, Kubernetes, KubernetesTarget, PoolGroup};
 use crate::jitter;
@@ -208,8 +208,13 @@ impl Driver {
                 Ok(None) => break "the API server ends each watch at once".to_owned(),
                 Err(_) => break "the API server sent nothing".to_owned(),
             };
+            reflector.lasted(began.elapsed());
+            let known = reflector.revision();
             let read = lines.push(&bytes, |line| reflector.event(line) == Next::Read);
-            self.publish(reflector, listing);
+            // Bookmarks and parts of lines change nothing, and a copy of all objects is dear.
+            if reflector.revision() != known {
+                self.publish(reflector, listing);
+            }
             match read {
                 Ok(true) => {}
                 // The reflector has noted why.
@@ -368,7 +373,7 @@ impl View {
         }
         if let Some(rewrites) = &rewrites.objects {
             let problem = rules::rewrites(rewrites, pool, &mut rules);
-            self.troubles.extend(problem.map(Trouble::Rewrite));
+            self.troubles.extend(problem.map(|problem| Trouble::Rewrite(told(&problem))));
         }
         self.rules = known.then_some(rules);
     }

@@ -15,11 +15,15 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::objects::{EventObject, EventType, Object, Page, Status, Versioned};
-use super::resource::Resource;
-use super::trouble::{Subject, Trouble, Verb};
+use super::resource::{PAGE_OBJECTS, Resource};
+use super::trouble::{Subject, Trouble, Verb, told};
 
 /// The most objects of one resource.
 pub(super) const OBJECTS_MAX: usize = 5000;
+/// The most pages of a list. The API server may send fewer objects in a page than it could.
+const PAGES_MAX: usize = 4 * OBJECTS_MAX / PAGE_OBJECTS;
+/// The most bytes of a list.
+const LIST_BYTES_MAX: usize = 256 << 20;
 /// A connection that lasted for this long was a good one.
 const GOOD_AFTER: Duration = Duration::from_secs(10);
 const FIRST_DELAY: Duration = Duration::from_millis(200);
@@ -28,7 +32,12 @@ const LONGEST_DELAY: Duration = Duration::from_secs(30);
 const ABSENT_DELAY: Duration = Duration::from_secs(60);
 /// Lost connections in a row that an operator need not hear of: API servers restart.
 const TOLERATED: u32 = 2;
+/// Watches in a row that fail before the objects are listed again: the version may be why.
+pub(super) const WATCH_TRIES: u32 = 5;
 const GONE: u16 = 410;
+/// Refusals of a watch that may be due to its version: the API server cannot read it, the address
+/// is too long with it, or it is newer than all that the API server knows.
+const BAD_VERSION: [u16; 3] = [400, 414, 504];
 
 /// The objects of a resource, by name.
 pub(super) type Objects<T> = BTreeMap<String, Arc<T>>;
@@ -43,19 +52,33 @@ pub(super) struct Reflector<T> {
     objects: Objects<T>,
     /// Whether the objects were listed whole once.
     synced: bool,
-    /// Failures since the last success.
+    /// Failures since a watch last worked. A list that works does not end them: it would be made
+    /// again and again while each watch after it fails.
     failures: u32,
     /// How often the API server had forgotten the version since a watch last worked.
     gone: u32,
+    /// Whether the last request failed, so that the next one waits.
+    waits: bool,
+    /// Watches in a row that failed since the last list.
+    failed_watches: u32,
     /// Whether all APIs of an optional kind are missing.
     absent: bool,
+    /// Counts the changes of objects by events.
+    revision: u64,
     trouble: Option<Trouble>,
 }
 
 #[derive(Debug)]
 enum Stage<T> {
-    List { continue_token: Option<String>, found: Objects<T>, overfull: bool },
+    List { continue_token: Option<String>, found: Objects<T>, overfull: bool, read: Read },
     Watch { version: String },
+}
+
+/// How much of a list was read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Read {
+    pages: usize,
+    bytes: usize,
 }
 
 /// The next request.
@@ -85,7 +108,10 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
             synced: false,
             failures: 0,
             gone: 0,
+            waits: false,
+            failed_watches: 0,
             absent: false,
+            revision: 0,
             trouble: None,
         }
     }
@@ -93,6 +119,11 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
     /// The objects, once they were listed whole.
     pub(super) fn objects(&self) -> Option<&Objects<T>> {
         self.synced.then_some(&self.objects)
+    }
+
+    /// Another number after each event that changed an object.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
     }
 
     pub(super) fn trouble(&self) -> Option<&Trouble> {
@@ -115,12 +146,8 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
             return ABSENT_DELAY;
         }
         // A version may be forgotten once in a while: the first list follows at once.
-        let is_list = self.verb() == Verb::List;
-        let gone = if is_list { self.gone.saturating_sub(1) } else { 0 };
-        let failures = self.failures.max(gone);
-        let is_further_page =
-            matches!(self.stage, Stage::List { continue_token: Some(_), .. }) && self.failures == 0;
-        let doublings = failures.checked_sub(1).filter(|_| !is_further_page);
+        let failures = self.failures.max(self.gone.saturating_sub(1));
+        let doublings = failures.checked_sub(1).filter(|_| self.waits);
         let Some(doublings) = doublings else { return Duration::ZERO };
         let longest = FIRST_DELAY.saturating_mul(1 << doublings.min(16)).min(LONGEST_DELAY);
         longest.mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
@@ -132,24 +159,36 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
             Ok(page) => page,
             Err(error) => return self.unreadable(&error.to_string()),
         };
-        let Stage::List { continue_token, found, overfull } = &mut self.stage else { return };
+        let Stage::List { continue_token, found, overfull, read } = &mut self.stage else { return };
+        *read = Read { pages: read.pages + 1, bytes: read.bytes.saturating_add(body.len()) };
+        let read = *read;
         for object in page.items {
             *overfull |= found.len() >= OBJECTS_MAX;
             if !*overfull {
                 found.insert(object.metadata().name.clone(), Arc::new(object));
             }
         }
-        (self.failures, self.absent) = (0, false);
+        (self.waits, self.absent) = (false, false);
         let next = page.metadata.continue_token;
         if !next.is_empty() && !*overfull {
             *continue_token = Some(next);
-            return;
+            return self.bound_list(read);
         }
+        self.failed_watches = 0;
         let subject = Subject::of(&self.resource, self.api);
         self.trouble = overfull.then_some(Trouble::TooMany { subject, most: OBJECTS_MAX });
         self.objects = std::mem::take(found);
         self.synced = true;
         self.stage = Stage::Watch { version: page.metadata.resource_version };
+    }
+
+    /// Gives up a list that may have no end.
+    fn bound_list(&mut self, read: Read) {
+        if read.pages >= PAGES_MAX {
+            self.unreadable(&format!("a list of more than {PAGES_MAX} pages"));
+        } else if read.bytes > LIST_BYTES_MAX {
+            self.unreadable(&format!("a list of more than {LIST_BYTES_MAX} bytes"));
+        }
     }
 
     /// Takes a line of a watch.
@@ -176,6 +215,7 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
             "DELETED" => {
                 let EventObject::<T> { object } = serde_json::from_slice(line)?;
                 self.objects.remove(&object.metadata().name);
+                self.revision += 1;
                 object.metadata().resource_version.clone()
             }
             "BOOKMARK" => {
@@ -190,7 +230,6 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
             // A type of a later version.
             _ => return Ok(Next::Read),
         };
-        (self.failures, self.gone) = (0, 0);
         if let Stage::Watch { version: known } = &mut self.stage
             && !version.is_empty()
         {
@@ -200,6 +239,7 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
     }
 
     fn insert(&mut self, object: T) {
+        self.revision += 1;
         let name = object.metadata().name.clone();
         if self.objects.len() >= OBJECTS_MAX && !self.objects.contains_key(&name) {
             let subject = Subject::of(&self.resource, self.api);
@@ -207,6 +247,13 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
             return;
         }
         self.objects.insert(name, Arc::new(object));
+    }
+
+    /// A watch lives for this long by now.
+    pub(super) fn lasted(&mut self, lived: Duration) {
+        if lived >= GOOD_AFTER {
+            (self.failures, self.gone, self.failed_watches) = (0, 0, 0);
+        }
     }
 
     /// The API server has begun to answer a watch.
@@ -219,6 +266,7 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
     /// The API server refused the request. `token_file` has the token that was sent.
     pub(super) fn refused(&mut self, status: u16, message: &str, token_file: Option<PathBuf>) {
         self.failures = self.failures.saturating_add(1);
+        self.waits = true;
         let subject = Subject::of(&self.resource, self.api);
         let verb = self.verb();
         self.trouble = match status {
@@ -232,10 +280,9 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
             404 => return self.unknown_kind(subject),
             401 => Some(Trouble::Unauthorized { token_file }),
             403 => Some(Trouble::Forbidden { verb, subject }),
-            _ => Some(Trouble::Refused { verb, subject, status, message: message.into() }),
+            _ => Some(Trouble::Refused { verb, subject, status, message: told(message) }),
         };
-        // The next page may be refused for ever.
-        self.restart_list();
+        self.begin_again(BAD_VERSION.contains(&status));
     }
 
     /// The API server does not know the kind in this API: the next one is tried, unless this one
@@ -250,7 +297,7 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
         self.api += 1;
         let tried_all = self.api.is_multiple_of(self.resource.kind.apis.len());
         if !tried_all {
-            self.failures = 0;
+            self.waits = false;
         } else if self.resource.kind.optional {
             // A cluster without the kind has no objects of it.
             (self.absent, self.synced, self.trouble) = (true, true, None);
@@ -262,28 +309,34 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
     /// The request failed, or the connection of a watch ended after this time. A watch resumes from
     /// the last version that it saw.
     pub(super) fn ended(&mut self, problem: Option<String>, lived: Duration) {
-        let is_watch = self.verb() == Verb::Watch;
-        if is_watch && lived >= GOOD_AFTER {
-            (self.failures, self.gone) = (0, 0);
+        if self.verb() == Verb::Watch && lived >= GOOD_AFTER {
+            self.lasted(lived);
+            self.waits = false;
             // An API server ends each watch in time: the next one follows at once.
             return;
         }
         self.failures = self.failures.saturating_add(1);
+        self.waits = true;
         if let Some(problem) = problem.filter(|_| self.failures > TOLERATED || !self.synced) {
-            self.trouble = Some(Trouble::Unreached(problem));
+            self.trouble = Some(Trouble::Unreached(told(&problem)));
         }
-        self.restart_list();
+        self.begin_again(false);
     }
 
     fn unreadable(&mut self, problem: &str) {
         self.failures = self.failures.saturating_add(1);
+        self.waits = true;
         let subject = Subject::of(&self.resource, self.api);
-        self.trouble = Some(Trouble::Unreadable { subject, problem: problem.into() });
+        self.trouble = Some(Trouble::Unreadable { subject, problem: told(problem) });
         self.stage = Stage::first_page();
     }
 
-    fn restart_list(&mut self) {
-        if self.verb() == Verb::List {
+    /// Lists anew after a failure, unless a watch may resume.
+    fn begin_again(&mut self, bad_version: bool) {
+        let is_watch = self.verb() == Verb::Watch;
+        self.failed_watches += u32::from(is_watch);
+        // The next page of a list may be refused for ever.
+        if !is_watch || bad_version || self.failed_watches >= WATCH_TRIES {
             self.stage = Stage::first_page();
         }
     }
@@ -300,6 +353,7 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
 
 impl<T> Stage<T> {
     fn first_page() -> Self {
-        Self::List { continue_token: None, found: Objects::new(), overfull: false }
+        let (found, read) = (Objects::new(), Read::default());
+        Self::List { continue_token: None, found, overfull: false, read }
     }
 }

@@ -5,6 +5,24 @@ use std::path::PathBuf;
 
 use super::resource::Resource;
 
+/// The most letters of a text of the API server.
+const TEXT_MAX: usize = 300;
+
+/// A text of the API server, as a log and a page may show it: in one line, and short.
+pub(super) fn told(text: &str) -> String {
+    let mut shown = String::new();
+    for letter in text.chars().take(TEXT_MAX) {
+        match letter {
+            '"' | '\'' | '\\' => shown.push(letter),
+            _ => shown.extend(letter.escape_debug()),
+        }
+    }
+    if text.chars().nth(TEXT_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// See the module's description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::lines::{LINE_MAX, Lines, TooLong};
 use super::super::objects::{InferenceObjective, Pod};
-use super::super::reflector::{Call, Next, OBJECTS_MAX, Reflector};
+use super::super::reflector::{Call, Next, OBJECTS_MAX, Reflector, WATCH_TRIES};
 use super::super::resource::{OBJECTIVES, PODS, POOLS, Resource, Selector};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -78,9 +78,13 @@ fn x02_events_change_the_list_and_move_the_version() {
     assert_eq!(watch_version(&reflector), "8");
     // A bookmark says that nothing else happened until its version.
     let bookmark = json!({"metadata": {"resourceVersion": "20"}});
+    let revision = reflector.revision();
     assert_eq!(reflector.event(&event("BOOKMARK", &bookmark)), Next::Read);
     assert_eq!(reflector.event(&event("LATER", &json!({}))), Next::Read);
     assert_eq!((watch_version(&reflector).as_str(), names(&reflector).len()), ("20", 2));
+    assert_eq!(reflector.revision(), revision, "no object has changed");
+    reflector.event(&event("DELETED", &pod("b", 21)));
+    assert_ne!(reflector.revision(), revision);
 }
 
 #[test]
@@ -125,9 +129,13 @@ fn x02_a_dropped_watch_resumes_from_the_last_version_with_longer_waits() {
     reflector.listed(&page(&["a"], 5, ""));
     reflector.event(&event("ADDED", &pod("b", 7)));
     let mut last = Duration::ZERO;
-    for _ in 0..20 {
+    for failed in 1..20 {
         reflector.ended(Some("reset".into()), Duration::ZERO);
-        assert_eq!(watch_version(&reflector), "7");
+        match failed < WATCH_TRIES {
+            true => assert_eq!(watch_version(&reflector), "7"),
+            // The version itself may be why.
+            false => assert!(matches!(reflector.call(), Call::List(_)), "{failed}"),
+        }
         let delay = reflector.delay(1.0);
         assert!(delay >= last && delay <= Duration::from_secs(30), "{delay:?}");
         last = delay;
@@ -135,9 +143,69 @@ fn x02_a_dropped_watch_resumes_from_the_last_version_with_longer_waits() {
     assert_eq!((last, names(&reflector).len()), (Duration::from_secs(30), 2));
     assert!(trouble(&reflector).contains("reset"));
     // A watch that worked for a while ends the waits, even if nothing happened in it.
+    reflector.listed(&page(&["a", "b"], 9, ""));
     reflector.accepted();
     reflector.ended(Some("end".into()), LONG);
     assert_eq!((reflector.delay(1.0), trouble(&reflector)), (Duration::ZERO, String::new()));
+}
+
+#[test]
+fn x02_a_version_that_the_server_refuses_lists_again() {
+    for status in [400, 414, 504] {
+        let mut reflector = pods();
+        reflector.listed(&page(&["a"], 5, ""));
+        reflector.refused(status, "Too large resource version", None);
+        assert!(matches!(reflector.call(), Call::List(_)), "{status}");
+        assert!(reflector.delay(0.0) > Duration::ZERO, "{status}");
+        assert_eq!(names(&reflector), ["a"]);
+    }
+}
+
+#[test]
+fn x02_a_list_does_not_end_the_waits_of_watches_that_fail() {
+    let bookmark = event("BOOKMARK", &json!({"metadata": {"resourceVersion": "6"}}));
+    let gone = event("ERROR", &json!({"code": 410, "message": "too old"}));
+    for last in [gone.as_slice(), b"{"] {
+        let mut reflector = pods();
+        let mut waited = Duration::ZERO;
+        for _ in 0..12 {
+            reflector.listed(&page(&["a"], 5, ""));
+            assert_eq!(reflector.delay(1.0), Duration::ZERO, "the watch follows its list");
+            reflector.event(&bookmark);
+            assert_eq!(reflector.event(last), Next::Close);
+            waited += reflector.delay(0.0);
+        }
+        assert!(waited > Duration::from_secs(30), "{waited:?}");
+        // A watch that lasted was good, even if it ends in the same way.
+        reflector.listed(&page(&["a"], 5, ""));
+        reflector.lasted(LONG);
+        reflector.event(last);
+        assert!(reflector.delay(1.0) < Duration::from_secs(1), "{:?}", reflector.delay(1.0));
+    }
+}
+
+#[test]
+fn x02_a_list_without_an_end_is_given_up() {
+    let mut reflector = pods();
+    let restarted = (0..1000).find(|number| {
+        reflector.listed(&page(&[], 5, &format!("page{number}")));
+        reflector.delay(0.0) > Duration::ZERO
+    });
+    assert!(restarted.is_some(), "endless");
+    assert!(matches!(reflector.call(), Call::List(path) if !path.contains("continue")));
+    assert!(trouble(&reflector).contains("pages"), "{}", trouble(&reflector));
+}
+
+#[test]
+fn x02_texts_of_the_server_are_escaped_and_cut() {
+    let mut reflector = pods();
+    reflector.refused(500, "away\n2026 WARN forged \u{1b}[31m \"x\"", None);
+    let said = trouble(&reflector);
+    assert!(said.ends_with(r#"away\n2026 WARN forged \u{1b}[31m "x""#), "{said}");
+    reflector.refused(500, &"é".repeat(100_000), None);
+    assert!(trouble(&reflector).len() < 2000, "{}", trouble(&reflector).len());
+    reflector.listed(json!({"items": "A".repeat(100_000)}).to_string().as_bytes());
+    assert!(trouble(&reflector).len() < 2000, "{}", trouble(&reflector).len());
 }
 
 #[test]
