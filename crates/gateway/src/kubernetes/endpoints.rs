@@ -13,12 +13,22 @@ use super::reflector::Objects;
 use crate::config::settings::{BackendKind, BackendSpec, DrainCause};
 
 /// The picker's label for the engine of an endpoint.
-const ENGINE_LABEL: &str = "llm-d.ai/engine-type";
+pub(super) const ENGINE_LABEL: &str = "llm-d.ai/engine-type";
 /// The annotations with the ports of a pod that take requests, the newer one first.
-const ACTIVE_PORTS: [&str; 2] =
+pub(super) const ACTIVE_PORTS: [&str; 2] =
     ["llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports"];
 /// The order in which the addresses of a service with two families are used.
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
+
+/// The most backends, as in an endpoints file.
+pub(super) const ENDPOINTS_MAX: usize = 4096;
+
+/// Removes the backends whose ids the configuration would refuse. Returns their number.
+pub(super) fn leave_out_unusable(specs: &mut Vec<BackendSpec>) -> usize {
+    let found = specs.len();
+    specs.retain(|spec| BackendSpec::allows_id(&spec.id));
+    found - specs.len()
+}
 
 /// The backends of pods.
 pub(super) fn of_pods(pods: &Objects<Pod>, ports: &[u16], http2: bool) -> Vec<BackendSpec> {
@@ -31,6 +41,9 @@ pub(super) fn of_pods(pods: &Objects<Pod>, ports: &[u16], http2: bool) -> Vec<Ba
         let drain = drain_of(pod);
         let active = active_ports(pod);
         for (rank, &port) in ports.iter().enumerate() {
+            if specs.len() > ENDPOINTS_MAX {
+                return specs;
+            }
             if active.as_ref().is_some_and(|active| !active.contains(&port)) {
                 continue;
             }
@@ -55,6 +68,9 @@ pub(super) fn of_slices(slices: &Objects<EndpointSlice>, port: Option<u16>) -> V
         };
         let endpoints = slice.endpoints.iter().flatten();
         for spec in endpoints.filter_map(|endpoint| slice_spec(endpoint, port)) {
+            if specs.len() > ENDPOINTS_MAX {
+                break;
+            }
             // While an endpoint moves between slices, both may have it.
             specs.entry(spec.id.clone()).or_insert(spec);
         }

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::api_server::{ApiServer, WatchAnswer};
+use super::endpoints::ENDPOINTS_MAX;
 use super::lines::Lines;
 use super::objects::{
     EndpointSlice, InferenceModelRewrite, InferenceObjective, InferencePool, Object, Pod, Status,
@@ -28,8 +29,6 @@ use crate::jitter;
 const WATCH_LIMIT: Duration = Duration::from_secs(WATCH_SECS + 20);
 /// Until an API server that cannot be found is looked for again.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The most backends, as in an endpoints file.
-const ENDPOINTS_MAX: usize = 4096;
 /// The protocol of a pool whose servers speak HTTP/2 without TLS.
 const H2C: &str = "kubernetes.io/h2c";
 /// The label of a slice with the name of its service.
@@ -380,10 +379,13 @@ impl View {
 
     fn bound_backends(&mut self) {
         let Some(backends) = &mut self.backends else { return };
-        let count = backends.len();
-        if count > ENDPOINTS_MAX {
+        let refused = endpoints::leave_out_unusable(backends);
+        if refused > 0 {
+            self.troubles.push(Trouble::UnusableIds { count: refused });
+        }
+        if backends.len() > ENDPOINTS_MAX {
             backends.truncate(ENDPOINTS_MAX);
-            self.troubles.push(Trouble::TooManyEndpoints { count, most: ENDPOINTS_MAX });
+            self.troubles.push(Trouble::TooManyEndpoints { most: ENDPOINTS_MAX });
         }
     }
 }

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+
+use super::endpoints::{ACTIVE_PORTS, ENGINE_LABEL};
 
 /// An object that has a name and a version.
 pub(super) trait Object {
@@ -20,7 +22,10 @@ pub(super) struct Metadata {
     pub(super) creation_timestamp: String,
     /// Set once the object is to be deleted.
     pub(super) deletion_timestamp: Option<String>,
+    /// Only those that are read: others may be large.
+    #[serde(deserialize_with = "kept")]
     pub(super) labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "kept")]
     pub(super) annotations: BTreeMap<String, String>,
 }
 
@@ -219,6 +224,13 @@ pub(super) struct ModelMatch {
 pub(super) struct RewriteTarget {
     pub(super) weight: Option<u32>,
     pub(super) model_rewrite: String,
+}
+
+/// The labels or annotations that discovery reads.
+fn kept<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let all: BTreeMap<String, String> = BTreeMap::deserialize(from)?;
+    let is_read = |name: &str| name == ENGINE_LABEL || ACTIVE_PORTS.contains(&name);
+    Ok(all.into_iter().filter(|(name, _)| is_read(name)).collect())
 }
 
 // === impl PoolSelector ===

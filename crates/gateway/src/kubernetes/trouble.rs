@@ -45,7 +45,9 @@ pub(super) enum Trouble {
     /// The pool selects no pods, or has no port.
     UnusablePool { name: String, problem: &'static str },
     /// More endpoints than a fleet may have.
-    TooManyEndpoints { count: usize, most: usize },
+    TooManyEndpoints { most: usize },
+    /// Endpoints whose names no backend may have.
+    UnusableIds { count: usize },
     /// A rule for model names cannot be used.
     Rewrite(String),
     /// The process cannot know where the API server is.
@@ -136,9 +138,14 @@ impl fmt::Display for Trouble {
             Self::UnusablePool { name, problem } => {
                 write!(f, "the InferencePool {name} {problem}")
             }
-            Self::TooManyEndpoints { count, most } => {
-                write!(f, "there are {count} endpoints; the first {most} are used")
+            Self::TooManyEndpoints { most } => {
+                write!(f, "there are more than {most} endpoints; the first {most} are used")
             }
+            Self::UnusableIds { count } => write!(
+                f,
+                "{count} endpoints are left out: their names are empty, too long for the id of a \
+                 backend, or have letters that an id may not have"
+            ),
             Self::Rewrite(problem) => write!(f, "InferenceModelRewrite: {problem}"),
             Self::NotConfigured(problem) => f.write_str(problem),
         }

@@ -4,6 +4,7 @@ use flow::identity::NAME_MAX;
 use http::Uri;
 use http::uri::Scheme;
 
+use crate::config::settings::BackendSpec;
 use crate::schema::{Form, Misfit};
 use crate::tls;
 
@@ -11,10 +12,12 @@ use crate::tls;
 pub(super) const BACKEND_ID: Form = Form {
     allowed: "visible ASCII, up to 256 characters",
     check: |id| {
-        let visible = id.bytes().all(|byte| byte.is_ascii_graphic());
         let allowed = format!("1 to {NAME_MAX} letters, digits and signs, without spaces");
-        let fits = (1..=NAME_MAX).contains(&id.len()) && visible;
-        if fits { Ok(()) } else { Err(Misfit::of(&format_args!("{id:?}"), &allowed)) }
+        if BackendSpec::allows_id(id) {
+            Ok(())
+        } else {
+            Err(Misfit::of(&format_args!("{id:?}"), &allowed))
+        }
     },
     example: "gpu-1",
 };

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use flow::identity::NAME_MAX;
 use flow::{Band, ModelNames, ResolvedModel};
+
+use super::BackendSpec;
 
 /// Discovery in Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,5 +122,14 @@ impl std::fmt::Display for KubernetesTarget {
             Self::Service { name, .. } => write!(f, "the endpoints of the Service {name}"),
             Self::Pods { selector, port } => write!(f, "port {port} of the pods {selector}"),
         }
+    }
+}
+
+// === impl BackendSpec ===
+
+impl BackendSpec {
+    /// Whether a backend may have this id, which is shown in a header and as a label.
+    pub(crate) fn allows_id(id: &str) -> bool {
+        (1..=NAME_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
     }
 }

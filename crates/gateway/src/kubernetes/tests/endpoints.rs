@@ -1,10 +1,12 @@
 //! Objects of a cluster as backends.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::super::api_server::ApiServer;
-use super::super::endpoints::{of_pods, of_slices};
-use super::super::objects::InferencePool;
+use super::super::endpoints::{ENDPOINTS_MAX, leave_out_unusable, of_pods, of_slices};
+use super::super::objects::{InferencePool, Pod};
 use super::objects;
 use crate::config::settings::{
     BackendKind, BackendSpec, DrainCause, Kubernetes, KubernetesTarget, PoolGroup,
@@ -68,6 +70,36 @@ fn x02_each_rank_of_a_data_parallel_pod_is_a_backend() {
     ];
     assert_eq!(shown(&specs), expected);
     assert!(specs.iter().all(|spec| spec.http2));
+}
+
+#[test]
+fn x02_ids_of_pods_obey_the_rule_of_the_configuration() {
+    let (long, space) = ("x".repeat(257), "<img src=x>");
+    let all = [pod("a", "10.0.0.1"), pod(&long, "10.0.0.2"), pod(space, "10.0.0.3"), pod("", "1")];
+    let mut specs = of_pods(&objects(all), &[8000], false);
+    assert_eq!(leave_out_unusable(&mut specs), 3);
+    assert_eq!(shown(&specs), ["a http://10.0.0.1:8000"]);
+    assert_eq!(leave_out_unusable(&mut specs), 0);
+}
+
+#[test]
+fn x02_no_more_endpoints_are_made_than_are_used() {
+    let ports: Vec<u16> = (1..=u16::MAX).collect();
+    let specs = of_pods(&objects([pod("a", "10.0.0.1"), pod("b", "10.0.0.2")]), &ports, false);
+    // One more says that there are too many.
+    assert_eq!(specs.len(), ENDPOINTS_MAX + 1);
+}
+
+#[test]
+fn x02_only_the_labels_and_annotations_that_are_read_are_kept() {
+    let mut one = pod("a", "10.0.0.1");
+    one["metadata"]["labels"]["llm-d.ai/engine-type"] = "sglang".into();
+    one["metadata"]["annotations"] = json!({"note": "x".repeat(1000),
+        "llm-d.ai/active-ports": "8000"});
+    let pods = objects::<Pod>([one]);
+    let kept = |map: &BTreeMap<String, String>| map.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(kept(&pods["a"].metadata.labels), ["llm-d.ai/engine-type"]);
+    assert_eq!(kept(&pods["a"].metadata.annotations), ["llm-d.ai/active-ports"]);
 }
 
 #[test]
