@@ -95,10 +95,14 @@ impl Remote {
         let hint = format!("is it {expected}? set another address with --url");
         let needs_key = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         match error.and_then(|error| error["message"].as_str()) {
-            Some(said) if needs_key => format!(
-                "{said} ({asked} answered {status}): name a key in the variable {KEY_VARIABLE} or \
-                 with --key-file FILE"
-            ),
+            Some(said) if needs_key => {
+                // A key that was sent and has not the right is not missing.
+                let key = if code == "admin_only" { "another key" } else { "a key" };
+                format!(
+                    "{said} ({asked} answered {status}): name {key} in the variable \
+                     {KEY_VARIABLE} or with --key-file FILE"
+                )
+            }
             Some(said) if is_other_server => format!("{said} ({asked} answered {status}): {hint}"),
             Some(said) => format!("{said} ({asked} answered {status})"),
             None => format!("{asked} answered {status}: {hint}"),
@@ -132,6 +136,11 @@ mod tests {
         assert!(said(StatusCode::UNAUTHORIZED).ends_with(hint));
         assert!(said(StatusCode::FORBIDDEN).ends_with(hint));
         assert!(!said(StatusCode::NOT_FOUND).contains("TIDEGATE_API_KEY"));
+        let body = "{\"error\":{\"message\":\"No.\",\"code\":\"admin_only\"}}".into();
+        let status = StatusCode::FORBIDDEN;
+        let sent = ClientResponse { status, headers: HeaderMap::new(), body };
+        let said = remote.refusal(&sent, "/", "x");
+        assert!(said.ends_with(&hint.replace("a key", "another key")), "{said}");
     }
 
     #[test]

@@ -326,7 +326,10 @@ impl Fault {
                 "A website may have sent this request: send a key, use an address or localhost as \
                  the host, or name the website in server.cors_origins."
             }
-            Self::AdminOnly => "This path needs a key of an operator that allows this.",
+            Self::AdminOnly => {
+                "This path needs an admin key. A change, such as a drain, needs one with the right \
+                 `change` (`tidegate key new --admin change`)."
+            }
             Self::Internal => "The gateway failed on this request: this is a fault of its own.",
             _ => "No backend serves this model: see GET /v1/models for those there are.",
         }
