@@ -55,7 +55,8 @@ impl Explain {
             client::ask(&remote.base, ("GET", &path), self.key.headers()?, Vec::new())
                 .with_context(|| format!("is {EXPECTED} running at {}? set --url", self.url))?;
         if !response.status.is_success() {
-            bail!("{}", remote.refusal(&response, &path, EXPECTED));
+            let meant = runbook::meant(&self.id).unwrap_or_default();
+            bail!("{}{meant}", remote.refusal(&response, &path, EXPECTED));
         }
         let page: Value = serde_json::from_slice(&response.body)
             .with_context(|| format!("unexpected response from {}: is it {EXPECTED}?", self.url))?;

@@ -30,7 +30,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-pub use crate::schema::{ConfigError, Finding};
+pub use crate::schema::{ConfigError, Finding, nearest};
 pub use json_schema::json_schema;
 pub use outcome::outcome_json;
 pub use overrides::PREFIX;

@@ -26,7 +26,7 @@ pub(crate) use quantity::{show_duration, show_size};
 pub(crate) use report::Report;
 pub use report::{ConfigError, Finding};
 pub(crate) use section::Section;
-pub(crate) use suggest::nearest;
+pub use suggest::nearest;
 pub(crate) use tree::{Location, Node, Origin, Table, Value, joined};
 pub(crate) use validate::{chosen, expand_text, validate};
 pub(crate) use value_type::{ANY_TEXT, Form, Misfit, NOT_EMPTY, Range, ValueType};

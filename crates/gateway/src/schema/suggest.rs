@@ -1,10 +1,7 @@
 //! Suggestions for a misspelt word.
 
 /// The known word that is nearest to `written`, if it is near enough to be meant.
-pub(crate) fn nearest<'a>(
-    written: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // No key is that long, and the work grows with the product of both lengths.
     if written.len() > 64 {
         return None;
