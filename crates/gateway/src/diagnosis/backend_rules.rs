@@ -76,7 +76,8 @@ fn all_down(situation: &Situation) -> StatusFinding {
     let starting = situation.backends.iter().all(|backend| backend.state == "starting");
     let level = if starting { Level::Warning } else { Level::Trouble };
     let stay = || situation.backends.iter().filter(|backend| backend.state != "leaving");
-    let drained = stay().all(|backend| backend.state == "draining");
+    let is_drained = |backend: &BackendCondition| backend.state == "draining";
+    let drained = stay().next().is_some() && stay().all(is_drained);
     let why = if drained { ", because every one is drained" } else { "" };
     let text = format!("no backend is ready{why} ({reasons})");
     StatusFinding::new("no_backend_ready", level, text)
@@ -241,7 +242,7 @@ fn misses_objective(backend: &BackendCondition, situation: &Situation) -> Option
     Some(finding)
 }
 
-/// Whether requests wait inside the engine, or did so a moment ago: that explains late first tokens.
+/// Whether requests wait inside the engine, or did so of late: that explains late first tokens.
 fn waits_inside(backend: &BackendCondition) -> bool {
     let engine = backend.engine.filter(|engine| engine.age_seconds < READING_SECS);
     let queues = engine.is_some_and(|engine| {

@@ -207,6 +207,9 @@ fn m03_backends_that_an_operator_drains_are_told_with_the_command_that_ends_it()
     drained.backends = vec![lost("draining", "Kubernetes is about to end it")];
     let advice = &after(1, &drained).findings[0].advice;
     assert!(!advice.contains("--undo"), "{advice}");
+    drained.backends = vec![lost("leaving", "it is taken out")];
+    let text = &after(1, &drained).findings[0].text;
+    assert!(!text.contains("drained"), "{text}");
 }
 
 #[test]
