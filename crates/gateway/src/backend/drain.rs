@@ -55,6 +55,14 @@ impl FleetState {
         Some(())
     }
 
+    /// Forgets the drain of a backend that has left.
+    pub(super) fn forget_drain(&mut self, name: &str) {
+        // A backend that moves to another address joins before it leaves.
+        if !self.backends.values().any(|other| other.spec.id == name) {
+            self.drains.by_operator.remove(name);
+        }
+    }
+
     /// Why a backend gets no new requests, if it is drained.
     pub(super) fn drain_of(&self, backend: &BackendState) -> Option<DrainCause> {
         let by_operator = self.drains.by_operator.contains_key(&backend.spec.id);
@@ -72,13 +80,5 @@ impl FleetState {
             *said = true;
             tracing::info!(backend = %name, "drained: the backend has no request any more");
         }
-    }
-}
-
-// === impl Drains ===
-
-impl Drains {
-    pub(super) fn forget(&mut self, name: &str) {
-        self.by_operator.remove(name);
     }
 }

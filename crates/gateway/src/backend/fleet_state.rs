@@ -286,11 +286,7 @@ impl FleetState {
 
     fn leave(&mut self, id: BackendId, now: Time) {
         if let Some(backend) = self.backends.remove(&id) {
-            let name = &backend.spec.id;
-            // A backend that moves to another address joins before it leaves.
-            if !self.backends.values().any(|other| other.spec.id == *name) {
-                self.drains.forget(name);
-            }
+            self.forget_drain(&backend.spec.id);
             tracing::info!(backend = %backend.spec.id, "backend removed");
             self.leaving.push((now.after(LEAVING), backend.endpoint));
         }

@@ -49,7 +49,7 @@ pub(super) fn of_pods(pods: &Objects<Pod>, ports: &[u16], http2: bool) -> Vec<Ba
             }
             let name = &pod.metadata.name;
             let id = if ports.len() > 1 { format!("{name}-rank-{rank}") } else { name.clone() };
-            let kind = pod.metadata.labels.get(ENGINE_LABEL);
+            let kind = pod.metadata.labels.0.get(ENGINE_LABEL);
             let kind = kind.and_then(|name| BackendKind::named(name)).unwrap_or_default();
             specs.push(BackendSpec { kind, http2, drain, ..spec(id, &pod.status.pod_ip, port) });
         }
@@ -121,6 +121,6 @@ fn slice_drain(endpoint: &SliceEndpoint) -> Option<DrainCause> {
 
 /// The ports that a pod states; `None` if it states none.
 fn active_ports(pod: &Pod) -> Option<Vec<u16>> {
-    let text = ACTIVE_PORTS.iter().find_map(|name| pod.metadata.annotations.get(*name))?;
+    let text = ACTIVE_PORTS.iter().find_map(|name| pod.metadata.annotations.0.get(*name))?;
     Some(text.split(',').filter_map(|port| port.trim().parse().ok()).collect())
 }

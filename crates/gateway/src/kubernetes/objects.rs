@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::endpoints::{ACTIVE_PORTS, ENGINE_LABEL};
 
@@ -22,12 +22,14 @@ pub(super) struct Metadata {
     pub(super) creation_timestamp: String,
     /// Set once the object is to be deleted.
     pub(super) deletion_timestamp: Option<String>,
-    /// Only those that are read: others may be large.
-    #[serde(deserialize_with = "kept")]
-    pub(super) labels: BTreeMap<String, String>,
-    #[serde(deserialize_with = "kept")]
-    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) labels: Kept,
+    pub(super) annotations: Kept,
 }
+
+/// The labels or annotations that are read. Others may be large.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "BTreeMap<String, String>")]
+pub(super) struct Kept(pub(super) BTreeMap<String, String>);
 
 /// One page of a list.
 #[derive(Debug, Deserialize)]
@@ -226,11 +228,13 @@ pub(super) struct RewriteTarget {
     pub(super) model_rewrite: String,
 }
 
-/// The labels or annotations that discovery reads.
-fn kept<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
-    let all: BTreeMap<String, String> = BTreeMap::deserialize(from)?;
-    let is_read = |name: &str| name == ENGINE_LABEL || ACTIVE_PORTS.contains(&name);
-    Ok(all.into_iter().filter(|(name, _)| is_read(name)).collect())
+// === impl Kept ===
+
+impl From<BTreeMap<String, String>> for Kept {
+    fn from(mut all: BTreeMap<String, String>) -> Self {
+        all.retain(|name, _| name == ENGINE_LABEL || ACTIVE_PORTS.contains(&name.as_str()));
+        Self(all)
+    }
 }
 
 // === impl PoolSelector ===

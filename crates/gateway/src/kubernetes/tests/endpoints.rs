@@ -98,8 +98,8 @@ fn x02_only_the_labels_and_annotations_that_are_read_are_kept() {
         "llm-d.ai/active-ports": "8000"});
     let pods = objects::<Pod>([one]);
     let kept = |map: &BTreeMap<String, String>| map.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(kept(&pods["a"].metadata.labels), ["llm-d.ai/engine-type"]);
-    assert_eq!(kept(&pods["a"].metadata.annotations), ["llm-d.ai/active-ports"]);
+    assert_eq!(kept(&pods["a"].metadata.labels.0), ["llm-d.ai/engine-type"]);
+    assert_eq!(kept(&pods["a"].metadata.annotations.0), ["llm-d.ai/active-ports"]);
 }
 
 #[test]
