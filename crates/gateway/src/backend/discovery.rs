@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flow::{BackendId, BackendTraits};
+use flow::BackendId;
 
 use super::Fleet;
 use super::bounded_get::GetLimits;
@@ -59,19 +59,8 @@ fn spec(port: u16, kind: BackendKind) -> BackendSpec {
         BackendKind::OpenAi | BackendKind::Generic | BackendKind::Auto => "local",
         engine => engine.name(),
     };
-    BackendSpec {
-        id: format!("{name}-{port}"),
-        url: format!("http://127.0.0.1:{port}"),
-        kind,
-        models: Vec::new(),
-        traits: BackendTraits::default(),
-        http2: false,
-        api_key: None,
-        credential: None,
-        ca_file: None,
-        tls_name: None,
-        drain: None,
-    }
+    let (id, url) = (format!("{name}-{port}"), format!("http://127.0.0.1:{port}"));
+    BackendSpec { kind, ..BackendSpec::new(id, url) }
 }
 
 async fn recognise(port: u16) -> Option<BackendKind> {

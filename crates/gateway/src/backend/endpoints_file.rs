@@ -199,17 +199,10 @@ impl ListedEndpoint {
         let power_watts = self.power_watts.unwrap_or(power_watts);
         let latency_ms = self.latency_ms.unwrap_or(latency_ms);
         let spec = BackendSpec {
-            id: self.name,
-            url: format!("http://{host}:{port}"),
             kind,
             models: self.models,
             traits: BackendTraits::new(power_watts, latency_ms).map_err(EndpointProblem::Traits)?,
-            http2: false,
-            api_key: None,
-            credential: None,
-            ca_file: None,
-            tls_name: None,
-            drain: None,
+            ..BackendSpec::new(self.name, format!("http://{host}:{port}"))
         };
         Endpoint::new(BackendId(0), &spec).map_err(EndpointProblem::Address)?;
         Ok(spec)

@@ -2,6 +2,7 @@
 //!
 //! Nothing here depends on the spelling in a file. The defaults come from the table of keys.
 
+mod backend_spec;
 mod cluster;
 pub mod dispatch;
 mod logs;
@@ -15,15 +16,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow::identity::{Attribute, ClassRule};
-use flow::{BackendTraits, Band, ModelNames, ResolvedModel, Settings, Span};
+use flow::{Band, ModelNames, ResolvedModel, Settings, Span};
 
-use self::tenants::{Auth, Secret, SecretSource, Tenant};
+use self::tenants::{Auth, Tenant};
 use super::values::Values;
 use super::{Source, resolve, sections};
 use crate::api_keys::KeyRing;
 use crate::jwt::TokenVerifier;
 use crate::schema::{Finding, Report, Table};
 
+pub use backend_spec::BackendSpec;
 pub use cluster::{ClusterRules, DrainCause, Kubernetes, KubernetesTarget, PoolGroup};
 pub use logs::{Log, LogFormat, TraceProtocol, Traces};
 pub use tls::{ClientCertificates, EppTls, ServerTls};
@@ -256,33 +258,6 @@ pub struct FleetSettings {
     pub attempts_max: u32,
     /// Further attempts for each first one, at most, over all requests.
     pub retry_share: f64,
-}
-
-/// The configuration of one model server.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BackendSpec {
-    /// Its name.
-    pub id: String,
-    /// Its address: `http://host:port` or `https://host:port`, optionally with a path.
-    pub url: String,
-    /// Its software, as configured.
-    pub kind: BackendKind,
-    /// The models it serves; read from it if empty. `*` stands for any model.
-    pub models: Vec<String>,
-    /// Its stated latency and power.
-    pub traits: BackendTraits,
-    /// Whether requests to it use HTTP/2.
-    pub http2: bool,
-    /// Where the key for requests to it is.
-    pub api_key: Option<SecretSource>,
-    /// The key itself, once it was read.
-    pub credential: Option<Secret>,
-    /// The root certificates for TLS to it; by default those of the system.
-    pub ca_file: Option<PathBuf>,
-    /// The name that its certificate must have; by default the host of its URL.
-    pub tls_name: Option<String>,
-    /// Why it gets no new requests, if its source says so.
-    pub drain: Option<DrainCause>,
 }
 
 /// The software of a model server, which determines the paths of its health, models and metrics.

@@ -6,8 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use flow::BackendTraits;
-
 use super::objects::{EndpointSlice, Pod, SliceEndpoint};
 use super::reflector::Objects;
 use crate::config::settings::{BackendKind, BackendSpec, DrainCause};
@@ -87,19 +85,7 @@ fn slice_spec(endpoint: &SliceEndpoint, port: u16) -> Option<BackendSpec> {
 
 fn spec(id: String, address: &str, port: u16) -> BackendSpec {
     let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
-    BackendSpec {
-        id,
-        url: format!("http://{host}:{port}"),
-        kind: BackendKind::default(),
-        models: Vec::new(),
-        traits: BackendTraits::default(),
-        http2: false,
-        api_key: None,
-        credential: None,
-        ca_file: None,
-        tls_name: None,
-        drain: None,
-    }
+    BackendSpec::new(id, format!("http://{host}:{port}"))
 }
 
 fn drain_of(pod: &Pod) -> Option<DrainCause> {

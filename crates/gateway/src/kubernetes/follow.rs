@@ -59,7 +59,7 @@ struct Driver {
 /// The followed resources of a target.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a process follows a few targets")]
-enum Target {
+enum FollowedTarget {
     Pool {
         name: String,
         pools: Followed<InferencePool>,
@@ -101,9 +101,9 @@ pub(super) async fn follow(
     };
     let changed = Arc::new(Notify::new());
     let driver = Driver { server, changed: Arc::clone(&changed) };
-    let mut targets: Vec<Target> =
-        settings.targets.iter().map(|target| Target::new(target, &driver)).collect();
-    if !targets.iter().any(|target| matches!(target, Target::Pool { .. })) {
+    let mut targets: Vec<FollowedTarget> =
+        settings.targets.iter().map(|target| FollowedTarget::new(target, &driver)).collect();
+    if !targets.iter().any(|target| matches!(target, FollowedTarget::Pool { .. })) {
         // The rules of a pool that was followed before.
         apply(ClusterChange::Rules(ClusterRules::default()));
     }
@@ -257,9 +257,9 @@ impl<T> Followed<T> {
     }
 }
 
-// === impl Target ===
+// === impl FollowedTarget ===
 
-impl Target {
+impl FollowedTarget {
     fn new(target: &KubernetesTarget, driver: &Driver) -> Self {
         match target {
             KubernetesTarget::Pool { name, group } => Self::Pool {
