@@ -86,7 +86,8 @@ pub(super) fn parse(body: &[u8]) -> Result<BodyFields<'_>, Fault> {
     if body.is_empty() {
         return wrong("The body is empty: send a JSON object.");
     }
-    let Ok(text) = std::str::from_utf8(body) else {
+    // Of a long prompt, the check that it is UTF-8 is a third of the work.
+    let Ok(text) = simdutf8::basic::from_utf8(body) else {
         return wrong("The body is not UTF-8: send JSON in UTF-8.");
     };
     let fields = read(text).or_else(|error| wrong(&complaint(error, text)))?;

@@ -35,7 +35,8 @@ static SECRET: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one("pro
 /// Where the text of the prompt stands in the body.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PromptText {
-    places: [Range<usize>; FIELDS.len()],
+    /// Small, since they are moved with the other fields of every request.
+    places: [Range<u32>; FIELDS.len()],
     /// The hash of vLLM's `cache_salt`: prompts with different salts share no cache.
     pub(super) salt: Option<u64>,
 }
@@ -52,11 +53,13 @@ pub(super) struct CacheScope<'a> {
 
 impl PromptText {
     /// Notes where the value of a field stands. Of two fields with one name the last counts, as it
-    /// does for engines.
+    /// does for engines. A place beyond 4 GiB is not noted.
     pub(super) fn note(&mut self, field: &str, place: Range<usize>) {
         let at = FIELDS.into_iter().position(|known| known == field);
-        if let Some(known) = at.and_then(|at| self.places.get_mut(at)) {
-            *known = place;
+        if let Some(known) = at.and_then(|at| self.places.get_mut(at))
+            && let (Ok(start), Ok(end)) = (place.start.try_into(), place.end.try_into())
+        {
+            *known = start..end;
         }
     }
 
@@ -69,7 +72,8 @@ impl PromptText {
         });
         let mut hasher = BlockHasher::new(key);
         for place in self.places.iter().filter(|place| !place.is_empty()) {
-            hasher.add(body.get(place.clone()).unwrap_or_default());
+            let place = place.start as usize..place.end as usize;
+            hasher.add(body.get(place).unwrap_or_default());
         }
         hasher.finish()
     }
