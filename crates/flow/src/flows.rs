@@ -23,7 +23,7 @@ pub(crate) struct Flow {
     pub(crate) in_flight: u32,
     pub(crate) first_flow_queue: u32,
     pub(crate) class: u32,
-    /// Offers that were refused since the flow is remembered.
+    /// Asks that were refused or evicted since the flow is remembered.
     pub(crate) refused: u32,
     generation: u32,
     /// Whether its class limits the asks in flight.

@@ -61,6 +61,8 @@ impl Controller {
         let retry_after = self.retry_after(QueueKey { flow, band, pool }, now);
         self.withdraw(slot);
         self.counters.count_eviction(reason, self.asks[slot].band.index());
+        let flow = &mut self.flows[flow];
+        flow.refused = flow.refused.saturating_add(1);
         let ticket = self.asks.ticket(slot);
         self.end(slot, now);
         self.events.push_back(Event::Evicted { ticket, reason, retry_after });

@@ -25,7 +25,7 @@ pub struct FlowView<'a> {
     pub waiting: [u32; BANDS],
     /// Asks in flight.
     pub in_flight: u32,
-    /// Offers that were refused since the flow is remembered.
+    /// Asks that were refused or evicted since the flow is remembered.
     pub refused: u32,
 }
 

@@ -27,6 +27,8 @@ struct FlowEntry {
     queue_depth: u32,
     waiting: BandCounts,
     in_flight: u32,
+    /// Requests that were refused, or that left the queue without a backend.
+    refused: u32,
 }
 
 pub(super) fn page(state: &State) -> FlowsPage {
@@ -68,6 +70,7 @@ impl FlowEntry {
             queue_depth: depth(flow),
             waiting: flow.waiting.into(),
             in_flight: flow.in_flight,
+            refused: flow.refused,
         }
     }
 }

@@ -191,7 +191,7 @@ fn flows_show_weight_and_waiting_requests_per_band() {
     let shown = page(&state, AdminPage::Flows);
     let busiest = json!({
         "name": "paid-team", "class": 1, "capacity": 100, "weight": 3.0,
-        "queue_depth": 3, "in_flight": 1,
+        "queue_depth": 3, "in_flight": 1, "refused": 0,
         "waiting": { "best_effort": 1, "normal": 0, "high": 2, "critical": 0 },
     });
     assert_eq!(shown["flows"][0], busiest);
