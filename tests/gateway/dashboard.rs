@@ -166,9 +166,18 @@ fn m03_a_request_is_looked_up_by_its_id() {
     assert_eq!((&second["higher_bands_waiting"], &second["flow"]), (&1.into(), &"m".into()));
     assert_eq!(page("third")["higher_bands_waiting"], 0);
     assert_eq!(gateway.get("/requests/fourth").status, 404);
+    let list = gateway.get("/requests").json();
+    let waits = list["waiting"].as_array().unwrap_or_else(|| panic!("{list}"));
+    assert_eq!((waits.len(), &list["waiting_left_out"]), (2, &0.into()), "{list}");
+    assert_eq!((&waits[0]["band"], &waits[1]["band"]), (&"normal".into(), &"high".into()));
+    assert_eq!(list["in_flight"][0]["backend"], "one", "{list}");
     backend.open();
     succeed([running, waiting, third]);
     gateway.await_idle();
+    let list = gateway.get("/requests").json();
+    let ids: Vec<&Value> = list["ended"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+    assert_eq!(ids.len(), 3, "{list}");
+    assert!(ids.contains(&&"second".into()), "{list}");
     let ended = page("second");
     assert_eq!((&ended["stage"], &ended["outcome"]), (&"ended".into(), &"ok".into()), "{ended}");
     assert_eq!((&ended["status"], &ended["backend"]), (&200.into(), &"one".into()));

@@ -9,6 +9,7 @@ mod bands;
 mod configured;
 mod flows;
 mod health;
+mod request_list;
 pub(crate) mod requests;
 pub(crate) mod status;
 mod workloads;
@@ -51,6 +52,7 @@ pub(crate) fn respond(
 ) -> Response<Full<Bytes>> {
     uncached(match page {
         AdminPage::Backends => json(StatusCode::OK, &backends::page(state)),
+        AdminPage::Requests => json(StatusCode::OK, &request_list::page(state)),
         AdminPage::Flows => json(StatusCode::OK, &flows::page(state)),
         AdminPage::Workloads => json(StatusCode::OK, &workloads::page(state)),
         AdminPage::Health => json(StatusCode::OK, &health::page(state, standing)),

@@ -172,6 +172,11 @@ impl Observer {
         self.ended.find(id)
     }
 
+    /// The requests that ended last, the last first, and when they ended.
+    pub(crate) fn last_ended(&self, most: usize) -> Vec<(Time, Record)> {
+        self.ended.last(most)
+    }
+
     /// Counts an attempt at a backend.
     pub(crate) fn attempt(&self, backend: &str, attempt: Attempt, counters: &mut RequestCounters) {
         let backend = self.backends.find(backend);

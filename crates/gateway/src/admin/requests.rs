@@ -157,8 +157,12 @@ fn live_text(page: &RequestPage) -> String {
 
 fn ended(state: &State, id: &str) -> Option<RequestPage> {
     let (at, record) = state.observer.ended_request(id.as_bytes())?;
-    let ago = secs(state.clock.now().since(at));
-    let Record { outcome, status, attempts, reason, .. } = record;
+    Some(ended_page(id, secs(state.clock.now().since(at)), &record))
+}
+
+/// The page of a request that ended so many seconds ago.
+pub(super) fn ended_page(id: &str, ago: f64, record: &Record) -> RequestPage {
+    let &Record { outcome, status, attempts, reason, .. } = record;
     let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let waited = record.waited.map(secs);
     let by = match record.backend.as_str() {
@@ -169,7 +173,7 @@ fn ended(state: &State, id: &str) -> Option<RequestPage> {
     let after = waited.map(|waited| format!(", after a wait of {waited:.1} s")).unwrap_or_default();
     let (whole, tries) = (secs(record.total), attempts.max(1));
     let tries = if tries > 1 { format!(" with {tries} attempts") } else { String::new() };
-    Some(RequestPage {
+    RequestPage {
         id: id.to_owned(),
         text: format!(
             "It ended {ago:.0} s ago: {outcome}, status {status}{by}{after}; {whole:.1} s in \
@@ -193,10 +197,10 @@ fn ended(state: &State, id: &str) -> Option<RequestPage> {
         output_tokens: record.output_tokens,
         ended_seconds_ago: Some(ago),
         ..RequestPage::default()
-    })
+    }
 }
 
-fn secs(span: Span) -> f64 {
+pub(super) fn secs(span: Span) -> f64 {
     (span.secs_f64() * 1e3).round() / 1e3
 }
 

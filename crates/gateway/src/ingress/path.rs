@@ -84,6 +84,8 @@ pub(crate) enum AdminPage {
     StatusHistory,
     /// One request; [`request_id`] gives its id.
     Request,
+    /// The requests that are here, and those that ended last.
+    Requests,
     /// The live page, which shows the status.
     Dashboard(DashboardFile),
     /// What tenants have used.
@@ -362,6 +364,7 @@ impl AdminPage {
             "/dashboard/app.js" => Self::Dashboard(DashboardFile::App),
             "/dashboard/charts.js" => Self::Dashboard(DashboardFile::Charts),
             "/dashboard/tables.js" => Self::Dashboard(DashboardFile::Tables),
+            "/requests" | REQUESTS => Self::Requests,
             _ if path.len() > REQUESTS.len() && path.starts_with(REQUESTS) => Self::Request,
             "/version" => Self::Version,
             "/usage" => Self::Usage,

@@ -51,6 +51,14 @@ impl EndedRequests {
         found.map(|(ended, record)| (*ended, Record::clone(record)))
     }
 
+    /// The newest records, the newest first.
+    pub(super) fn last(&self, most: usize) -> Vec<(Time, Record)> {
+        let ring = self.ring();
+        let (newer, older) = (&ring.records[..ring.next], &ring.records[ring.next..]);
+        let newest = newer.iter().rev().chain(older.iter().rev()).take(most);
+        newest.map(|(ended, record)| (*ended, Record::clone(record))).collect()
+    }
+
     fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,6 +81,9 @@ mod tests {
             assert_eq!(record.request_id, left);
         }
         assert!(ended.find(b"r9").is_none());
+        let last: Vec<_> = ended.last(12).into_iter().map(|(_, one)| one.request_id).collect();
+        let newest: Vec<_> = (0..12).map(|back| format!("r{}", KEPT + 9 - back)).collect();
+        assert_eq!(last, newest);
         assert_eq!(ended.find(b"r10").unwrap().0, Time::from_millis(10));
         assert!(ended.find(format!("r{}", KEPT + 9).as_bytes()).is_some());
     }

@@ -80,6 +80,7 @@ pub(super) fn alone(
         | AdminPage::Workloads
         | AdminPage::Usage
         | AdminPage::Request
+        | AdminPage::Requests
         | AdminPage::StatusStream
         | AdminPage::Dashboard(_) => Fault::NoSuchPage,
     };
