@@ -130,7 +130,16 @@ fn csv_rows(body: &[u8], is_first: bool) -> String {
     plain::lines(if is_first { &text } else { rows })
 }
 
+/// What a table without rows means.
+const NOTHING: &str = "No request of a tenant is accounted in this time. Accounts are kept by \
+                       tenant: name [[tenants]] and give them API keys (`tidegate key new`). \
+                       --since shows an earlier time.";
+
 fn write_sums(hours: &[Hour], out: &mut dyn Write) -> Result<()> {
+    if hours.is_empty() {
+        writeln!(out, "{NOTHING}")?;
+        return Ok(());
+    }
     let mut sums: BTreeMap<[&str; 3], ([u64; 5], f64)> = BTreeMap::new();
     for hour in hours {
         let (counts, seconds) = sums.entry([&hour.tenant, &hour.key, &hour.model]).or_default();

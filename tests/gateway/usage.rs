@@ -174,3 +174,22 @@ fn x05_accounts_are_read_in_pages_and_a_removed_file_is_told() {
         if sum(&rows, "requests") == 1 { Ok(()) } else { Err(rows.to_string()) }
     });
 }
+
+/// Accounts are kept by tenant. A gateway without tenants or without a file says what to set.
+#[test]
+fn x05_usage_without_accounts_says_what_to_set() {
+    let backend = backend();
+    let usage = |sections: &str| {
+        let gateway = Gateway::start(&config(sections, &[("one", backend.address())]));
+        assert_eq!(gateway.ask(&chat("m")).status, 200);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let output = command.args(["usage", "--url", &gateway.url()]).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (String::from_utf8(said).unwrap(), output.status.success())
+    };
+    let (said, worked) = usage("");
+    assert!(!worked && said.contains("usage.file") && said.contains("[[tenants]]"), "{said}");
+    let (said, worked) = usage("[usage]\nfile = \"usage.db\"\n");
+    assert!(worked, "{said}");
+    assert!(said.contains("No request of a tenant") && said.contains("[[tenants]]"), "{said}");
+}

@@ -320,7 +320,10 @@ impl Fault {
             Self::QuotaExceeded | Self::BatchQuotaExceeded => {
                 "The tokens that this API key may use in a day or a month are used up."
             }
-            Self::UsageDisabled => "There are no accounts: set usage.file.",
+            Self::UsageDisabled => {
+                "There are no accounts: set usage.file, and name [[tenants]], by which accounts \
+                 are kept. /metrics counts requests and tokens by model without them."
+            }
             Self::UsageAway => "The accounts cannot be read now: try again.",
             Self::ForeignHost => {
                 "A website may have sent this request: send a key, use an address or localhost as \
