@@ -106,6 +106,19 @@ fn m03_a_slow_backend_is_named() {
     assert!(found["evidence"]["own_ms"].as_f64() > found["evidence"]["peers_ms"].as_f64());
 }
 
+/// It has no peer, so its tokens are compared with the objective.
+#[test]
+fn m03_a_lone_backend_with_slow_tokens_is_named() {
+    let backend = Backend::start(|_| ScriptedResponse::stream_paced(600, 60, true));
+    let sections = "[controller]\nslo_tpot = \"20ms\"\n";
+    let gateway = Gateway::before(sections, &backend);
+    let streams: Vec<_> = (0..2).map(|_| gateway.send(&chat("m").streamed())).collect();
+    let found = named(&gateway, ("backend_slow", "one"), "");
+    let text = found["text"].as_str().unwrap();
+    assert!(text.contains("a token takes") && text.contains("objective is 20 ms"), "{text}");
+    drop(streams);
+}
+
 #[test]
 fn m03_a_flooding_tenant_is_named() {
     let (backend, keys) = (Backend::held(), Keys::new());
@@ -140,28 +153,94 @@ fn m03_a_wrong_watermark_is_named() {
     }
 }
 
+/// Submits a batch of so many requests.
+fn submit(gateway: &Gateway, requests: usize) {
+    let file = gateway.folder().join("work.jsonl");
+    let body = r#""url":"/v1/chat/completions","body":{"model":"m","messages":[]}"#;
+    let line = format!("{{\"custom_id\":\"ID\",\"method\":\"POST\",{body}}}");
+    let lines: String =
+        (1..=requests).map(|id| format!("{}\n", line.replace("ID", &id.to_string()))).collect();
+    fs::write(&file, lines).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    run(command.args(["batch", "submit", "--url", &gateway.url()]).arg(&file));
+}
+
 #[test]
 fn m03_a_closed_gate_is_named() {
     let backend = Backend::held();
     let sections = format!("{ONE}[batch]\nfolder = \"batches\"\n");
     let (gateway, running) = Gateway::occupied(&sections, &backend, &chat("m"));
     let waiting = gateway.enqueue(&chat("m"), 0);
-    let file = gateway.folder().join("work.jsonl");
-    let body = r#""url":"/v1/chat/completions","body":{"model":"m","messages":[]}"#;
-    let line = format!("{{\"custom_id\":\"ID\",\"method\":\"POST\",{body}}}");
-    let lines: String =
-        (1..=9).map(|id| format!("{}\n", line.replace("ID", &id.to_string()))).collect();
-    fs::write(&file, lines).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    run(command.args(["batch", "submit", "--url", &gateway.url()]).arg(&file));
+    submit(&gateway, 9);
     let found = eventually("closed", || {
         let page = gateway.get("/status").json();
         let findings = page["findings"].as_array().unwrap().clone();
         findings.into_iter().find(|one| one["id"] == "gate_closed").ok_or(page.to_string())
     });
     assert!(found["evidence"]["pending"].as_f64().unwrap() > 0.0, "{found}");
+    // This gate stands in no file, so the advice names no section that has it.
+    let advice = found["advice"].as_str().unwrap();
+    assert!(advice.contains("tidegate dispatch explain"), "{advice}");
+    assert!(advice.contains("kind = \"gateway\""), "{advice}");
     backend.open();
     succeed([running, waiting]);
+}
+
+/// The batch waits for the backend, so the backend is the cause and the gate is not.
+#[test]
+fn m03_a_dead_backend_is_named_before_the_gate_that_it_closes() {
+    let backend = Backend::held();
+    let sections = format!("{ONE}[batch]\nfolder = \"batches\"\n");
+    let gateway = Gateway::before(&sections, &backend);
+    submit(&gateway, 9);
+    backend.await_held(1);
+    backend.stop();
+    let page = eventually("both", || {
+        let page = gateway.get("/status").json();
+        let findings = page["findings"].to_string();
+        let both = findings.contains("no_backend_ready") && findings.contains("\"gate_");
+        if both { Ok(page) } else { Err(page.to_string()) }
+    });
+    let sentence = page["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("No backend is ready (one: "), "{sentence}");
+    assert!(sentence.contains("batch requests wait"), "{sentence}");
+    assert!(sentence.contains("until a backend is ready"), "{sentence}");
+    assert!(!sentence.contains("no request waits"), "{sentence}");
+}
+
+#[test]
+fn m03_one_flow_that_holds_all_requests_is_named() {
+    let backend = Backend::held();
+    let sections = format!("{ONE}[queue]\nslo_ttft = \"100ms\"\n");
+    let (gateway, running) = Gateway::occupied(&sections, &backend, &chat("m"));
+    let calls: Vec<_> = (0..20).map(|_| gateway.send(&chat("m"))).collect();
+    let found = named(&gateway, ("one_flow", "m"), "");
+    let text = found["text"].as_str().unwrap();
+    assert!(text.starts_with("all 20 waiting requests are in one flow (m)"), "{text}");
+    let advice = found["advice"].as_str().unwrap();
+    assert!(advice.contains("queue.flow_by") && advice.contains("[[tenants]]"), "{advice}");
+    backend.open();
+    succeed([running]);
+    succeed(calls);
+}
+
+#[test]
+fn m03_requests_that_expire_count_as_refused_of_their_flow() {
+    let backend = Backend::held();
+    let sections = format!("{ONE}[queue]\nflow_by = [\"header:x-team\"]\nqueue_ttl = \"100ms\"\n");
+    let ask = |team: &str| chat("m").header("x-team", team);
+    let (gateway, running) = Gateway::occupied(&sections, &backend, &ask("a"));
+    let calls: Vec<_> = (0..3).map(|_| gateway.send(&ask("b"))).collect();
+    assert!(calls.into_iter().all(|call| call.finish().status == 503));
+    for path in ["/status", "/flows"] {
+        let page = gateway.get(path).json();
+        let flows = page["flows"].as_array().unwrap();
+        let flow =
+            flows.iter().find(|flow| flow["name"] == "b").unwrap_or_else(|| panic!("{page}"));
+        assert_eq!(flow["refused"], 3, "{path}: {flow}");
+    }
+    backend.open();
+    succeed([running]);
 }
 
 /// A file system of one megabyte. Only root can mount one.

@@ -14,6 +14,8 @@ mod memory;
 mod queue_rules;
 mod sentence;
 pub(crate) mod situation;
+mod token_paces;
+mod token_rules;
 mod trends;
 mod watermark_rules;
 

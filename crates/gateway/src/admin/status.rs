@@ -120,6 +120,7 @@ fn look(state: &State) -> (Situation, Sample) {
     let (models, models_left_out) = models(&core, &named, &backends);
     let (tenants, tenants_left_out) = tenants(state);
     let mut queue = core.queue;
+    queue.flows_by_client = config.identity.tells_clients_apart();
     queue.held = state.hold_places.usage(config.hold.capacity).taken;
     let mut situation = Situation {
         time: clock::since_epoch().as_secs_f64(),
@@ -199,6 +200,7 @@ impl CoreCopy {
             late: sums.late.iter().sum(),
             ttl_seconds: settings.default_class.ttl.secs_f64(),
             objective_seconds: objective(settings),
+            token_objective_seconds: settings.slo_tpot.map(Span::secs_f64),
             flows: core.flows().filter(is_busy).count(),
             ..QueueState::default()
         };

@@ -348,6 +348,12 @@ impl Default for Identity {
 }
 
 impl Identity {
+    /// Whether clients can have flows of their own, and not only models.
+    pub(crate) fn tells_clients_apart(&self) -> bool {
+        let is_model = |part: &Attribute| matches!(part, Attribute::Model | Attribute::TargetModel);
+        !self.parts.iter().all(is_model)
+    }
+
     /// Whether a part of a flow, of a session or of a class is this one.
     pub(crate) fn uses(&self, wanted: &Attribute) -> bool {
         let is_wanted = |part: &SessionPart| *part == SessionPart::Attribute(wanted.clone());

@@ -3,6 +3,7 @@
 use super::finding::{Level, StatusFinding};
 use super::sentence::{count, span};
 use super::situation::{BackendCondition, Situation};
+use super::token_rules;
 use super::watermark_rules::READING_SECS;
 
 /// A backend is slow if it takes this many times as long as the others, and so much longer.
@@ -45,7 +46,9 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
         found.extend(state_of(backend, situation));
         if backend.ready {
             found.extend(failing(backend));
-            found.extend(slow(backend, backends).or_else(|| misses_objective(backend, situation)));
+            let alone = || misses_objective(backend, situation);
+            let tokens = || token_rules::slow_tokens(backend, situation);
+            found.extend(slow(backend, backends).or_else(alone).or_else(tokens));
         }
         found.extend(hung(backend));
     }

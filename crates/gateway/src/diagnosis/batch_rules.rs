@@ -88,9 +88,23 @@ fn closed(gate: &GateCondition, pending: u64) -> StatusFinding {
     let why = state.strip_prefix("closed: ").unwrap_or(state);
     let text = format!("the gate {name} is closed, so {}: {why}", waits(pending));
     StatusFinding::new("gate_closed", Level::Warning, text).advise(format!(
-        "Batch work waits while {source} is busy. Add capacity, or change the baseline of the \
-         gate in [[dispatch.gates]]."
+        "Batch work waits while {source} is busy. Add capacity, or leave less to other work: {}. \
+         `tidegate dispatch explain` shows what the gate reads.",
+        lower_baseline(gate)
     ))
+}
+
+/// How the baseline of a gate is changed. A gate that the gateway made has no entry yet.
+fn lower_baseline(gate: &GateCondition) -> String {
+    let GateCondition { name, kind, .. } = gate;
+    match gate.implied {
+        true => format!(
+            "no file has this gate, so add [[dispatch.gates]] with name = \"{name}\", \
+             kind = \"{kind}\" and a baseline below {}",
+            gate.threshold
+        ),
+        false => format!("lower the baseline of {name} in [[dispatch.gates]]"),
+    }
 }
 
 fn used_up(gate: &GateCondition, pending: u64) -> StatusFinding {

@@ -47,8 +47,18 @@ const EXPIRE_SOON_SECS: f64 = 60.0;
 /// A burst of a moment is no overload.
 const EXPIRE_LASTING_SECS: f64 = 3.0;
 
+/// One flow holds all: the first flow has this share of the waiting requests, for so long.
+const ALL_SHARE: f64 = 0.95;
+const ALL_SECS: f64 = 5.0;
+const ALL_KEPT_SECS: f64 = 15.0;
+/// Requests wait too long from here on where no objective is set.
+const LONG_WAIT_SECS: f64 = 2.0;
+/// The flow of requests without any part of `queue.flow_by`.
+const ABSENT: &str = "-";
+
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
-    found.extend(situation.flows.iter().find_map(|flow| floods(flow, situation)));
+    let flood = situation.flows.iter().find_map(|flow| floods(flow, situation));
+    found.extend(flood.or_else(|| one_flow(situation)));
     found.extend(nearly_full(situation));
     found.extend(will_expire(situation));
     found.extend(held(situation));
@@ -89,6 +99,52 @@ fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFinding> {
              To serve it faster, raise its weight.",
         );
     Some(finding)
+}
+
+/// One flow that holds all waiting requests because clients are not told apart. A client that floods
+/// then delays all others, and no share can be kept.
+fn one_flow(situation: &Situation) -> Option<StatusFinding> {
+    let queue = &situation.queue;
+    let flow = situation.flows.first()?;
+    let holds_all = flow.queue_share >= ALL_SHARE && flow.queue_depth >= FLOOD_DEPTH;
+    let limit = queue.objective_seconds.unwrap_or(LONG_WAIT_SECS);
+    let waits_long = queue.oldest_seconds.is_some_and(|oldest| oldest > limit);
+    let name = &flow.name;
+    if !holds_all || !waits_long || (queue.flows_by_client && name != ABSENT) {
+        return None;
+    }
+    let some = match (flow.queue_depth, queue.depth) {
+        (held, depth) if held == depth => format!("all {depth}"),
+        (held, depth) => format!("{held} of {depth}"),
+    };
+    let text = format!(
+        "{some} waiting requests are in one flow ({name}), so a client that floods delays all \
+         others"
+    );
+    let finding = StatusFinding::new("one_flow", Level::Warning, text)
+        .about(name)
+        .lasting(ALL_SECS)
+        .kept(ALL_KEPT_SECS)
+        .figure("waiting", flow.queue_depth)
+        .figure("oldest_seconds", queue.oldest_seconds.unwrap_or(0.0))
+        .advise(tell_apart(queue.flows_by_client));
+    Some(finding)
+}
+
+/// How clients get flows of their own.
+fn tell_apart(flows_by_client: bool) -> &'static str {
+    match flows_by_client {
+        true => {
+            "The requests lack what queue.flow_by names. Let clients send that header, or set \
+             queue.flow_by to what they have: [\"address\"], another header, or API keys \
+             ([[tenants]]). Then a client that floods waits alone."
+        }
+        false => {
+            "queue.flow_by does not tell clients apart. Set it to [\"address\"] or to a header \
+             such as [\"header:x-team\"], or give clients API keys ([[tenants]]). Then a client \
+             that floods waits alone."
+        }
+    }
 }
 
 fn nearly_full(situation: &Situation) -> Option<StatusFinding> {
@@ -235,7 +291,7 @@ fn explains((id, level): (&str, Level), reason: &str) -> bool {
         "watermark_too_low" => waits.contains(&reason),
         "requests_will_expire" => ["queue_timeout", "wait_too_long"].contains(&reason),
         "queue_nearly_full" => ["queue_full", "too_many_flows", "preempted"].contains(&reason),
-        "flow_floods" => ["flow_full", "queue_full", "preempted"].contains(&reason),
+        "flow_floods" | "one_flow" => ["flow_full", "queue_full", "preempted"].contains(&reason),
         "model_without_backend" => ["queue_timeout", "no_backend"].contains(&reason),
         "disk_full" | "store_failing" => ["storage_full", "store_unavailable"].contains(&reason),
         _ => false,

@@ -1,7 +1,7 @@
 //! The sentence at the top of the status: whether all is well, and if not, what is wrong.
 
 use super::finding::{Level, StatusFinding};
-use super::situation::Situation;
+use super::situation::{BatchQueueState, Situation};
 
 /// The sentence for these findings, of which the worst is the first.
 pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> String {
@@ -34,11 +34,24 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
         1 => "; 1 more finding".to_owned(),
         more => format!("; {more} more findings"),
     };
-    let text = format!("{}{since}; {}{more}.", worst.text, waiting(situation, &worst.text));
+    let waits = waiting(situation, &worst.text);
+    let text = format!("{}{since}; {waits}{}{more}.", worst.text, batches(situation, &worst.text));
     match worst.subject.as_ref().is_some_and(|name| worst.text.starts_with(name)) {
         // A name keeps its case.
         true => text,
         false => capitalised(&text),
+    }
+}
+
+/// How many batch requests wait, unless the text before has told it. They wait in their own queue.
+fn batches(situation: &Situation, before: &str) -> String {
+    let waits = |queue: &BatchQueueState| queue.pending + queue.retry;
+    let pending: u64 = situation.batch_queues.iter().map(waits).sum();
+    match pending {
+        0 => String::new(),
+        _ if before.contains("batch request") => String::new(),
+        1 => "; 1 batch request waits".to_owned(),
+        pending => format!("; {pending} batch requests wait"),
     }
 }
 
@@ -51,12 +64,18 @@ fn waiting(situation: &Situation, before: &str) -> String {
         .split(|letter: char| !letter.is_ascii_digit())
         .any(|number| number.parse() == Ok(depth));
     let (requests, verb) = match depth {
+        0 if before.contains("batch request") => return "no other request waits".to_owned(),
         0 => return "no request waits".to_owned(),
         _ if is_told => (String::new(), "are "),
         1 => ("1 request waits, ".to_owned(), ""),
         depth => (format!("{depth} requests wait, "), ""),
     };
     let drain = match queue.drains_in_seconds {
+        // The rate of the past says nothing about a time without backends.
+        _ if situation.has_backends && situation.backends_ready == 0 => {
+            let they = if is_told { "they wait " } else { "" };
+            format!("{they}until a backend is ready")
+        }
         Some(secs) if queue.drain_is_least => format!(
             "{} of them {verb}late: they go after the fresh requests of their flows, and at least \
              {} remain",

@@ -79,7 +79,11 @@ pub(crate) struct QueueState {
     pub(crate) ttl_seconds: f64,
     /// The objective of normal requests for their first token, if they have one.
     pub(crate) objective_seconds: Option<f64>,
+    /// The objective for the time from token to token, if there is one.
+    pub(crate) token_objective_seconds: Option<f64>,
     pub(crate) flows: usize,
+    /// Whether `queue.flow_by` tells clients apart, and not only models.
+    pub(crate) flows_by_client: bool,
     /// Requests that arrived, that went to a backend, and whose service ended, in a second.
     pub(crate) arriving_per_second: f64,
     pub(crate) starting_per_second: f64,
@@ -137,7 +141,7 @@ pub(crate) struct FlowState {
     pub(crate) waiting: ByBand,
     pub(crate) in_flight: u32,
     pub(crate) oldest_seconds: Option<f64>,
-    /// Refused requests since the gateway knows the flow.
+    /// Requests that were refused, or that left the queue without a backend, since the flow is known.
     pub(crate) refused: u32,
     /// Its share of the places at backends, and of the waiting requests.
     pub(crate) share: f64,
@@ -206,7 +210,9 @@ pub(crate) struct BackendCondition {
     pub(crate) latency_ms: Option<f64>,
     /// The recent mean length of its responses in tokens, where it is known.
     pub(crate) output_tokens: Option<f64>,
+    /// The mean time from token to token of its streams, now and before at a similar load.
     pub(crate) token_ms: Option<f64>,
+    pub(crate) usual_token_ms: Option<f64>,
     /// How long it has had requests without any sign of life.
     pub(crate) silent_seconds: Option<f64>,
     pub(crate) answered_per_minute: f64,
@@ -248,6 +254,9 @@ pub(crate) struct RefusalCount {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct GateCondition {
     pub(crate) name: String,
+    pub(crate) kind: &'static str,
+    /// Whether the gateway made it, and no file has it.
+    pub(crate) implied: bool,
     pub(crate) open: bool,
     /// Whether it sends no more for now because its own requests use what it allows.
     pub(crate) spent: bool,

@@ -1,6 +1,7 @@
 //! Each rule with the plain data of an incident, and with data that is nearly one.
 
 mod lasting;
+mod tokens;
 
 use std::sync::Arc;
 

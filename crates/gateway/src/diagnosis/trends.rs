@@ -12,6 +12,7 @@ use super::memory::FindingMemory;
 use super::queue_rules::{self, FLOOD};
 use super::sentence::sentence;
 use super::situation::{BackendCondition, FlowState, QueueState, RefusalCount, Situation};
+use super::token_paces::TokenPaces;
 use super::watermark_rules::TOO_HIGH;
 use super::{Level, StatusPage, findings};
 
@@ -60,6 +61,7 @@ pub(crate) struct Trends {
     fair_shares: BTreeMap<String, (f64, Time)>,
     /// Since when each backend has had requests.
     busy_since: BTreeMap<String, Time>,
+    token_paces: TokenPaces,
     history: History,
 }
 
@@ -77,7 +79,9 @@ impl Trends {
         self.remember_shares(&mut situation.flows, now);
         for backend in &mut situation.backends {
             self.watch(backend, &sample);
+            self.token_paces.watch(backend, now);
         }
+        self.token_paces.retain(&situation.backends);
         for queue in &mut situation.batch_queues {
             let ended = |sample: &Sample| sample.batch_ended.get(&queue.name).copied();
             let before = self.base(now, LATELY).and_then(ended).unwrap_or(queue.ended);

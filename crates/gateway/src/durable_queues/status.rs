@@ -184,6 +184,8 @@ impl From<GateStatus> for GateCondition {
     fn from(gate: GateStatus) -> Self {
         Self {
             name: gate.name,
+            kind: gate.kind,
+            implied: gate.implied,
             open: gate.open,
             spent: gate.spent,
             stale: gate.stale,

@@ -221,6 +221,7 @@ impl GateState {
         GateStatus {
             name: settings.name.clone(),
             kind: self.kind,
+            implied: settings.implied,
             source: self.source.clone(),
             by: Some(self.by.clone()).filter(|by| !by.is_empty()),
             open: open && held_back.is_none(),

@@ -86,6 +86,8 @@ pub struct GateSettings {
     pub stale_after: Duration,
     /// The least time without a new request after an overload.
     pub hold: Duration,
+    /// Whether the gateway made it for queues that name none: no file has it.
+    pub implied: bool,
 }
 
 /// The amount of work that a system can hold.
@@ -139,6 +141,7 @@ pub(crate) fn read(section: &Section<'_>) -> Option<GateSettings> {
         interval,
         stale_after: section.given("stale_after").unwrap_or((interval * 3).max(STALE_AFTER_MIN)),
         hold: section.get("hold"),
+        implied: false,
     })
 }
 
@@ -147,7 +150,8 @@ pub(crate) fn with_defaults(kind: &str) -> Option<GateSettings> {
     let report = Report::new(None);
     let text = || Node::given(Value::Text(kind.into()), String::new(), Origin::File);
     let table = Table::from([("name".to_owned(), text()), ("kind".to_owned(), text())]);
-    read(&Section::new(&GATES, table, Location::default(), &report))
+    let gate = read(&Section::new(&GATES, table, Location::default(), &report))?;
+    Some(GateSettings { implied: true, ..gate })
 }
 
 /// Checks that a capacity is a positive number.

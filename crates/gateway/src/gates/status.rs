@@ -18,6 +18,8 @@ pub(crate) struct GateGauge {
 pub(crate) struct GateStatus {
     pub(crate) name: String,
     pub(crate) kind: &'static str,
+    /// Whether the gateway made it, and no file has it.
+    pub(crate) implied: bool,
     /// The source of its readings.
     pub(crate) source: String,
     /// The metric or the numbers behind the last reading, if they vary.

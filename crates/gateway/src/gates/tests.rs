@@ -25,6 +25,7 @@ fn gate(name: &str, kind: GateKind, capacity: Capacity) -> GateSettings {
         interval: Duration::from_millis(20),
         stale_after: Duration::from_secs(30),
         hold: Duration::from_millis(50),
+        implied: false,
     }
 }
 
