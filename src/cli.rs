@@ -16,6 +16,7 @@ mod plain;
 mod remote;
 mod runbook;
 mod serve;
+mod service_manager;
 mod simulate;
 mod source;
 mod status;
@@ -34,7 +35,7 @@ use gateway::log;
 #[derive(Debug, Parser)]
 #[command(
     name = "tidegate",
-    version,
+    version = env!("TIDEGATE_VERSION"),
     arg_required_else_help = true,
     after_help = "First steps:
   tidegate demo                                      traffic without and with Tidegate, two minutes

@@ -9,5 +9,6 @@ mod dispatch;
 mod epp;
 mod gateway;
 mod house;
+mod packages;
 mod scenarios;
 mod support;

@@ -12,8 +12,8 @@ use gateway::DispatchServer;
 use gateway::config::settings::dispatch::Queue;
 use gateway::config::{Flag, Source};
 
-use super::print;
 use super::source::{File, value};
+use super::{print, service_manager};
 
 /// Send durable batch work while interactive traffic leaves capacity free.
 ///
@@ -99,6 +99,7 @@ impl Run {
             print(out, &format!("queue {name}: target {target}, gates {gates}"))?;
         }
         out.flush()?;
+        service_manager::ready();
         server.run_until_signal()?;
         Ok(())
     }

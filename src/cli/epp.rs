@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::Args;
 use gateway::Picker;
 
-use super::print;
 use super::source::{Flags, value};
+use super::{print, service_manager};
 
 /// Run the endpoint picker for Envoy: the same queue, fairness and priorities over ext_proc.
 ///
@@ -55,6 +55,7 @@ impl Epp {
         print(out, &format!("health on grpc://{}", picker.health_address()))?;
         print(out, &format!("metrics on http://{}", picker.metrics_address()))?;
         out.flush()?;
+        service_manager::ready();
         picker.run_until_signal()?;
         Ok(())
     }

@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::Args;
 use gateway::Gateway;
 
-use super::print;
 use super::source::{Flags, path, value};
+use super::{print, service_manager};
 
 /// Run the gateway: a proxy in front of model servers with a fair queue and priorities.
 ///
@@ -57,6 +57,7 @@ impl Serve {
             print(out, &format!("Batch API at /v1/batches, kept in {}", folder.display()))?;
         }
         out.flush()?;
+        service_manager::ready();
         gateway.run_until_signal()?;
         Ok(())
     }
