@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .PHONY: help demo setup test build-tests check loop bench soak simulate study overload goals caches site \
-	chaos fuzz kills audit packages sbom reproducible
+	chaos fuzz kills audit chart packages sbom reproducible
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -88,6 +88,9 @@ audit: ## licences, sources and duplicates of the dependencies; advisories if ca
 sbom: ## the bill of materials of the program (CycloneDX) as target/tidegate.cdx.json
 	@mkdir -p target
 	@tools/sbom.py >target/tidegate.cdx.json && echo target/tidegate.cdx.json
+
+chart: ## the manifests of deploy/kubernetes from the Helm chart
+	@tools/chart.sh
 
 packages: ## a static program as tarball, Debian package and image, in target/packages (TARGET, PROFILE)
 	@tools/packages.sh

@@ -1,7 +1,7 @@
 //! Tells the program its commit and its date, for `tidegate --version`.
 //!
 //! The sources may come without git, from a tarball or from a package, and a build must be
-//! repeatable. So the variables TIDEGATE_COMMIT and SOURCE_DATE_EPOCH go before git, no clock is
+//! repeatable. So the variables SOURCE_COMMIT and SOURCE_DATE_EPOCH go before git, no clock is
 //! read, and a build without any of these has its version alone.
 
 use std::env;
@@ -11,7 +11,7 @@ use std::process::Command;
 
 fn main() -> io::Result<()> {
     let mut out = io::stdout();
-    for name in ["TIDEGATE_COMMIT", "SOURCE_DATE_EPOCH"] {
+    for name in ["SOURCE_COMMIT", "SOURCE_DATE_EPOCH"] {
         writeln!(out, "cargo:rerun-if-env-changed={name}")?;
     }
     writeln!(out, "cargo:rerun-if-changed=build.rs")?;
@@ -21,13 +21,14 @@ fn main() -> io::Result<()> {
             writeln!(out, "cargo:rerun-if-changed={file}")?;
         }
     }
-    let commit = variable("TIDEGATE_COMMIT").or_else(|| shown("%h"));
+    let commit = variable("SOURCE_COMMIT").or_else(|| shown("%h"));
     let epoch = variable("SOURCE_DATE_EPOCH").and_then(|seconds| seconds.parse().ok());
     let date = epoch.map(date_of).or_else(|| shown("%cs"));
     let version = variable("CARGO_PKG_VERSION").unwrap_or_default();
     let details = [commit, date].into_iter().flatten().collect::<Vec<_>>().join(" ");
     let details = if details.is_empty() { details } else { format!(" ({details})") };
-    writeln!(out, "cargo:rustc-env=TIDEGATE_VERSION={version}{details}")
+    // No name of Tidegate's own variables: `cargo test` gives it to every process.
+    writeln!(out, "cargo:rustc-env=PROGRAM_VERSION={version}{details}")
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -35,7 +35,7 @@ use gateway::log;
 #[derive(Debug, Parser)]
 #[command(
     name = "tidegate",
-    version = env!("TIDEGATE_VERSION"),
+    version = env!("PROGRAM_VERSION"),
     arg_required_else_help = true,
     after_help = "First steps:
   tidegate demo                                      traffic without and with Tidegate, two minutes

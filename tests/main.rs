@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must fail loudly")]
 
 mod chaos;
+mod chart;
 mod check;
 mod core_mutants;
 mod dispatch;

@@ -1,7 +1,7 @@
 //! The packages of a release: a tarball, a Debian package and an image, made from the debug build.
 //!
-//! Each is used as an operator uses it. The Debian package is installed, upgraded, removed and purged
-//! under a systemd of its own, and the image runs with its own files alone.
+//! Each is used as an operator uses it. The Debian package is installed, upgraded, removed and
+//! purged under a systemd of its own, and the image runs with its own files alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn make_packages() -> (PathBuf, String) {
     let out = fresh_folder().join("packages");
     let mut command = Command::new(root().join("tools/packages.sh"));
     command.env("PROGRAM", env!("CARGO_BIN_EXE_tidegate")).env("COMPRESSION", "-1");
-    let sums = run(command.env("OUT", &out));
+    let sums = run(command.env("OUT", &out).env("SOURCE_DATE_EPOCH", "1795000000"));
     (out, sums)
 }
 
@@ -129,9 +129,9 @@ fn version(commit: &str, epoch: &str) -> String {
     let mut command = Command::new(program);
     // The folder is no repository, although one is above it.
     command.current_dir(&folder).env("CARGO_PKG_VERSION", "1.2.3");
-    command.env("TIDEGATE_COMMIT", commit).env("SOURCE_DATE_EPOCH", epoch);
+    command.env("SOURCE_COMMIT", commit).env("SOURCE_DATE_EPOCH", epoch);
     let said = run(&mut command);
-    let line = said.lines().find_map(|line| line.strip_prefix("cargo:rustc-env=TIDEGATE_VERSION="));
+    let line = said.lines().find_map(|line| line.strip_prefix("cargo:rustc-env=PROGRAM_VERSION="));
     line.unwrap_or_else(|| panic!("{said}")).to_owned()
 }
 

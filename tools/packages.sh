@@ -22,10 +22,10 @@ if [ -z "$program" ]; then
 		echo "the standard library for $target is missing: rustup target add $target" >&2
 		exit 1
 	fi
-	TIDEGATE_COMMIT=${TIDEGATE_COMMIT:-$(git rev-parse --short=9 HEAD 2>/dev/null || true)}
+	SOURCE_COMMIT=${SOURCE_COMMIT:-$(git rev-parse --short=9 HEAD 2>/dev/null || true)}
 	# A program from changed sources must not carry the name of a commit alone.
-	[ -z "$(git status --porcelain 2>/dev/null)" ] || TIDEGATE_COMMIT+=-changed
-	export TIDEGATE_COMMIT
+	[ -z "$(git status --porcelain 2>/dev/null)" ] || SOURCE_COMMIT+=-changed
+	export SOURCE_COMMIT
 	# Paths of the machine are no part of the program.
 	export RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$PWD=/tidegate --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
 	"${CARGO:-cargo}" build --locked --bin tidegate --profile "$profile" --target "$target"
@@ -89,6 +89,7 @@ Description: flow control for LLM inference
  and urgent requests go first.
 END
 chmod -R u=rwX,go=rX "$root"
+find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 dpkg-deb --root-owner-group ${COMPRESSION:+-Zgzip "-z${COMPRESSION#-}"} --build "$root" \
 	"$out/tidegate_${version}_$debian_architecture.deb" >/dev/null
 

@@ -25,7 +25,8 @@ pub(crate) fn python_tool(script: &str) -> Command {
     python_file(&root().join("tools").join(script))
 }
 
-fn python_file(script: &Path) -> Command {
+/// A script in that Python.
+pub(crate) fn python_file(script: &Path) -> Command {
     let python = root().join(".tools/python/bin/python");
     assert!(python.exists(), "{} is not there: run tools/setup.sh", python.display());
     let mut command = Command::new(python);

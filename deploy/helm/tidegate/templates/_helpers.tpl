@@ -1,0 +1,37 @@
+{{- define "tidegate.name" -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "tidegate.account" -}}
+{{- default (include "tidegate.name" .) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "tidegate.selector" -}}
+app.kubernetes.io/name: tidegate
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "tidegate.labels" -}}
+{{ include "tidegate.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{/* The configuration: that of the chart, with `config` over it. */}}
+{{- define "tidegate.config" -}}
+{{- $grace := printf "%ds" (sub .Values.terminationGracePeriodSeconds 10) -}}
+{{- $config := dict "server" (dict "listen" "0.0.0.0:8430" "grace" $grace) -}}
+{{- if eq .Values.mode "epp" -}}
+{{- $listen := dict "listen" "0.0.0.0:9002" "health_listen" "0.0.0.0:9003" "metrics_listen" "0.0.0.0:9090" "llm_d_metrics" true -}}
+{{- $config = dict "server" (dict "grace" $grace) "epp" $listen -}}
+{{- end -}}
+{{- $found := dict -}}
+{{- with .Values.discovery -}}
+{{- if .pool -}}{{- $_ := set $found "pool" .pool -}}{{- $_ := set $found "pool_group" (default "stable" .poolGroup) -}}{{- end -}}
+{{- if .service -}}{{- $_ := set $found "service" .service -}}{{- end -}}
+{{- if .selector -}}{{- $_ := set $found "selector" .selector -}}{{- end -}}
+{{- if or .service .selector -}}{{- $_ := set $found "port" .port -}}{{- end -}}
+{{- end -}}
+{{- if $found -}}{{- $_ := set $config "discovery" (dict "kubernetes" $found) -}}{{- end -}}
+{{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
+{{- end -}}

@@ -1,0 +1,100 @@
+"""manifests.py FOLDER: whether the manifests of deploy/kubernetes fit together, and the chart's values
+its schema. Writes the configuration of each ConfigMap into FOLDER, for `tidegate check`.
+
+An API server checks each object alone. That a Service finds the pods, and a probe a port, nothing
+checks before a request fails.
+"""
+
+import json
+import pathlib
+import sys
+
+import yaml
+
+CHART = pathlib.Path("deploy/helm/tidegate")
+MANIFESTS = pathlib.Path("deploy/kubernetes")
+
+
+def objects(name):
+    documents = yaml.safe_load_all((MANIFESTS / name).read_text())
+    return {document["kind"]: document for document in documents if document}
+
+
+def includes(labels, selector):
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+def configured_ports(config, mode):
+    section = config["epp" if mode == "epp" else "server"]
+    return {int(value.rsplit(":", 1)[1]) for key, value in section.items() if key.endswith("listen")}
+
+
+def check_mode(mode, folder):
+    found = objects(f"{mode}.yaml")
+    pod = found["Deployment"]["spec"]["template"]
+    labels, spec = pod["metadata"]["labels"], pod["spec"]
+    container = spec["containers"][0]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert includes(labels, found["Deployment"]["spec"]["selector"]["matchLabels"])
+    assert includes(labels, found["Service"]["spec"]["selector"])
+    for port in found["Service"]["spec"]["ports"]:
+        assert port["targetPort"] in ports, port
+    for probe in ("livenessProbe", "readinessProbe"):
+        action = container[probe].get("grpc") or container[probe]["httpGet"]
+        assert action["port"] in [*ports, *ports.values()], probe
+    assert container["args"][0] == mode
+    assert spec["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
+    assert found["RoleBinding"]["roleRef"]["name"] == found["Role"]["metadata"]["name"]
+    # An API server refuses a service account without a namespace.
+    subject = {"kind": "ServiceAccount", "name": spec["serviceAccountName"], "namespace": "models"}
+    assert found["RoleBinding"]["subjects"] == [subject]
+    text = found["ConfigMap"]["data"]["tidegate.yaml"]
+    config = yaml.safe_load(text)
+    assert configured_ports(config, mode) == set(ports.values()), (config, ports)
+    assert int(config["server"]["grace"].rstrip("s")) < spec["terminationGracePeriodSeconds"]
+    (folder / f"{mode}.yaml").write_text(text)
+    return found, labels, ports
+
+
+def check_examples(found, labels, ports):
+    examples = objects("examples.yaml")
+    service = found["Service"]
+    served = {port["name"]: port["port"] for port in service["spec"]["ports"]}
+    pool = examples["InferencePool"]
+    picker = pool["spec"]["endpointPickerRef"]
+    assert picker["name"] == service["metadata"]["name"]
+    assert picker["port"]["number"] == served["grpc"]
+    backend = examples["HTTPRoute"]["spec"]["rules"][0]["backendRefs"][0]
+    assert (backend["kind"], backend["name"]) == ("InferencePool", pool["metadata"]["name"])
+    config = yaml.safe_load(found["ConfigMap"]["data"]["tidegate.yaml"])
+    assert config["discovery"]["kubernetes"]["pool"] == pool["metadata"]["name"]
+    for kind, field in [("PodDisruptionBudget", "selector"), ("NetworkPolicy", "podSelector")]:
+        assert includes(labels, examples[kind]["spec"][field]["matchLabels"]), kind
+    allowed = [port["port"] for rule in examples["NetworkPolicy"]["spec"]["ingress"] for port in rule["ports"]]
+    assert set(allowed) == set(ports.values()), allowed
+    monitor = examples["ServiceMonitor"]["spec"]
+    assert includes(service["metadata"]["labels"], monitor["selector"]["matchLabels"])
+    assert monitor["endpoints"][0]["port"] in served
+    assert config["epp"]["llm_d_metrics"], "the rules of the ScaledObject use these names"
+
+
+def check_values(values, schema, path=""):
+    """Each value has a place in the schema, and each place of the schema a value."""
+    known = set(schema.get("properties", {}))
+    assert set(values) == known - {"global"}, f"{path}: {set(values) ^ known}"
+    assert schema["additionalProperties"] is False, path
+    for name, inner in values.items():
+        if "properties" in schema["properties"][name]:
+            check_values(inner, schema["properties"][name], f"{path}{name}.")
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    check_examples(*check_mode("epp", folder))
+    check_mode("serve", folder)
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    check_values(yaml.safe_load((CHART / "values.yaml").read_text()), schema)
+
+
+if __name__ == "__main__":
+    main()

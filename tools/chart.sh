@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# The manifests of deploy/kubernetes, rendered from the chart in deploy/helm/tidegate.
+#   tools/chart.sh           renders them again; builds helm and kubeconform into .tools if they are absent
+#   tools/chart.sh --check   whether they are those of the chart, in seconds. Without helm it compares the
+#                            sum of the chart that each manifest names; with helm it renders.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PWD/.tools/bin:$PATH
+chart=deploy/helm/tidegate
+sum=$(cd "$chart" && find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16)
+
+# render FILE ARGUMENTS of `helm template`
+render() {
+	file=$1
+	shift
+	{
+		echo "# Rendered from $chart by \`make chart\`: change the chart instead. Sum of the chart: $sum."
+		echo "# The namespace is \`models\`: replace it by that of your pool."
+		helm template tidegate "$chart" --namespace models --kube-version 1.33 "$@" |
+			grep -v '^# Source: '
+	} >"$file"
+}
+
+# render_all FOLDER
+render_all() {
+	local only=--show-only=templates
+	helm lint --strict --quiet "$chart"
+	render "$1/epp.yaml"
+	render "$1/serve.yaml" --set mode=serve,discovery.pool=,discovery.selector=app=llama
+	render "$1/rbac.yaml" $only/rbac.yaml --set discovery.service=any,discovery.selector=app=any
+	render "$1/examples.yaml" --set inferencePool.create=true,httpRoute.create=true,replicas=2 \
+		--set podDisruptionBudget.enabled=true,networkPolicy.enabled=true \
+		--set serviceMonitor.enabled=true,scaledObject.enabled=true \
+		$only/{inferencepool,httproute,poddisruptionbudget,networkpolicy,servicemonitor,scaledobject}.yaml
+	render "$1/scaledobject-push.yaml" $only/scaledobject.yaml \
+		--set scaledObject.enabled=true,scaledObject.trigger=external-push,scaledObject.minReplicas=0
+}
+
+if [ "${1:-}" = --check ]; then
+	for file in deploy/kubernetes/*.yaml; do
+		grep -q "Sum of the chart: $sum\." "$file" || { echo "$file is not of this chart: make chart" >&2; exit 1; }
+	done
+	if command -v helm >/dev/null; then
+		fresh=$(mktemp -d)
+		trap 'rm -rf "$fresh"' EXIT
+		render_all "$fresh"
+		diff -r "$fresh" deploy/kubernetes
+	fi
+	exit
+fi
+command -v helm >/dev/null || GOBIN=$PWD/.tools/bin go install helm.sh/helm/v3/cmd/helm@v3.19.0
+rm -f deploy/kubernetes/*.yaml
+render_all deploy/kubernetes
