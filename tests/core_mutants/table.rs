@@ -558,4 +558,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         instead: "false",
         noticed_by: "reserve::o01_kept_places_do_not",
     },
+    Mutant {
+        name: "an engine that has just started looks slow",
+        file: "demand.rs",
+        site: "«self.since = None»;",
+        instead: "self.since = Some(Time::ZERO)",
+        noticed_by: "a01_what_one_backend",
+    },
+    Mutant {
+        name: "a change of the fleet forgets the demand",
+        file: "controller/reconfigure.rs",
+        site: "«self.restore_demands(&demands)»;",
+        instead: "",
+        noticed_by: "a01_the_demand_outlives",
+    },
 ];

@@ -6,11 +6,12 @@
 //! chooses the backend, `prompts` keeps what backends have cached, `slack` lets an ask go first
 //! where its prompt is cached, `reservation` keeps places free, `reconfigure` rebuilds the queue
 //! when sets of backends or settings change, `objective` says how long a waiting ask is fresh,
-//! `forecast` predicts waits, `retry_after` says when a refused client should retry, and `view`
+//! `forecast` predicts waits, `demand` says how many backends are needed, `retry_after` says when a refused client should retry, and `view`
 //! reports the state.
 
 mod admit;
 mod complete;
+mod demand;
 mod dispatch;
 mod eligibility;
 mod evict;
@@ -31,6 +32,7 @@ use crate::ask::{BANDS, FlowId, WorkloadId};
 use crate::auto::AskProgress;
 use crate::capacity::Capacity;
 use crate::counters::Counters;
+use crate::demand::DemandMeter;
 use crate::drain_rate::DrainRate;
 use crate::flows::Flows;
 use crate::identity::NAME_MAX;
@@ -119,6 +121,7 @@ pub(crate) struct Domain {
     /// For each band, the level that chooses among the domain's pools.
     pub(crate) pools: [Level; BANDS],
     pub(crate) drain_rate: DrainRate,
+    pub(crate) demand: DemandMeter,
     /// The time to first token of its backends.
     pub(crate) start_time: StartTime,
 }
@@ -238,6 +241,7 @@ impl Domain {
     pub(crate) fn began_waiting(&mut self, now: Time) {
         if self.waiting == 0 {
             self.drain_rate.start(now);
+            self.demand.start();
         }
         self.waiting += 1;
     }

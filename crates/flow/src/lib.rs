@@ -41,7 +41,7 @@
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
 //! `capacity` decides which asks may wait; `supply` has the backends and their stock, `auto` their
 //! self-tuning bounds, `reserve` the places kept free, `route` the choice of a backend;
-//! `drain_rate` measures how fast the queue drains; [`identity`] names flows; `workload` is the
+//! `drain_rate` measures how fast the queue drains, `demand` how many backends are needed; [`identity`] names flows; `workload` is the
 //! registry behind the `workload` order.
 //!
 //! For batch work: [`budget`] counts how many requests a reading of a gate allows,
@@ -55,6 +55,7 @@ pub mod budget;
 mod capacity;
 mod controller;
 mod counters;
+mod demand;
 mod drain_rate;
 mod flows;
 pub mod identity;
@@ -90,6 +91,7 @@ pub use controller::forecast::WaitForecast;
 pub use controller::retry_after::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 pub use controller::view::{AskView, FlowView};
 pub use counters::Counters;
+pub use demand::{Demand, ScaleGoal};
 pub use lane_scheduler::LaneScheduler;
 pub use outcome::{Event, Eviction, Misuse, Refusal, RequeuePosition, Stage, Verdict};
 pub use prefix_index::PrefixIndex;

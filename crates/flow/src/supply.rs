@@ -47,7 +47,7 @@ pub(crate) struct Supply {
     pub(crate) domains: Vec<Vec<u32>>,
     by_id: BTreeMap<BackendId, u32>,
     /// The pool of each model, by its number.
-    by_model: Vec<u32>,
+    pub(crate) by_model: Vec<u32>,
     by_members: BTreeMap<Vec<u32>, u32>,
     /// The models that asks may wait for although no backend lists them.
     expected: BTreeSet<ModelId>,

@@ -9,6 +9,7 @@ mod auto;
 mod bands;
 mod budget;
 mod caches;
+mod demand;
 mod differential;
 mod endings;
 mod fairness;

@@ -50,6 +50,7 @@ impl Controller {
             Err(reason) => return self.refuse(reason, Span::ZERO),
         };
         let fewer_kept = self.note_arrival(checked.key, now);
+        self.note_demand(checked.key.pool, ask.cost.clamp(1, COST_MAX) as u32, now);
         if let Some(route) = self.bypass(&checked) {
             let (slot, ticket) = self.admit(&checked, now);
             self.counters.bypassed += 1;

@@ -12,10 +12,10 @@ use crate::time::Time;
 impl Controller {
     /// A stream has cost this much so far. Cost beyond the estimate is charged at once.
     pub fn charge(&mut self, ticket: Ticket, cost: u64, now: Time) -> Result<(), Misuse> {
-        self.advance(now);
+        let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
         let charged = self.asks[slot].cost;
-        self.recharge(slot, charged.max(cost.min(COST_MAX) as u32));
+        self.true_up(slot, charged.max(cost.min(COST_MAX) as u32), now);
         Ok(())
     }
 
@@ -24,7 +24,7 @@ impl Controller {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
         if let Usage::Cost(cost) = usage {
-            self.recharge(slot, cost.min(COST_MAX) as u32);
+            self.true_up(slot, cost.min(COST_MAX) as u32, now);
         }
         self.finish(slot, now);
         Ok(())
@@ -169,6 +169,16 @@ impl Controller {
         }
     }
 
+    /// Charges an ask in flight with its actual cost, which also corrects what was said to arrive.
+    fn true_up(&mut self, slot: u32, cost: u32, now: Time) {
+        let difference = i64::from(cost) - i64::from(self.asks[slot].cost);
+        if difference != 0 {
+            let pool = self.flow_queues[self.asks[slot].flow_queue].pool;
+            self.domain_of(pool).demand.corrected(difference, now);
+        }
+        self.recharge(slot, cost);
+    }
+
     /// Sets the charge of an ask in flight, at every level.
     fn recharge(&mut self, slot: u32, cost: u32) {
         let charged = std::mem::replace(&mut self.asks[slot].cost, cost);
@@ -201,6 +211,7 @@ impl Controller {
         let domain = self.domain_of(pool);
         if domain.waiting > 0 {
             domain.drain_rate.completed(cost, now);
+            self.note_completed(pool, cost, now);
         }
         let (flow, was_at_limit) = self.release(slot);
         self.counters.settled += 1;

@@ -114,6 +114,7 @@ impl Controller {
     }
 
     fn rebuild(&mut self) {
+        let demands = self.kept_demands();
         self.relocate_backends();
         let alive: BTreeSet<ModelId> =
             self.asks.slots().map(|slot| self.asks[slot].model_id()).collect();
@@ -124,6 +125,7 @@ impl Controller {
         self.reserves.clear();
         self.domains = vec![Domain::default(); self.supply.domains.len()];
         self.fit_to_supply();
+        self.restore_demands(&demands);
         for flow in self.flows.slots().collect::<Vec<_>>() {
             self.flows[flow].first_flow_queue = NONE;
         }
