@@ -45,7 +45,7 @@ use flow::{BANDS, BackendId, Controller, ModelId, RouteReason, Ticket, Time};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use store::UsageKey;
 
-use crate::backend::{Attempt, BackendStatus, Endpoint};
+use crate::backend::{Attempt, BackendStatus};
 use crate::clock;
 use crate::config::settings::tenants::Tenant;
 use crate::config::settings::{Log, Traces};
@@ -212,20 +212,23 @@ impl Observer {
         self.tracer.as_ref()?.begin(headers, now)
     }
 
-    /// The request of a trace goes to a backend.
-    pub(crate) fn trace_granted(&self, trace: &mut RequestTrace, endpoint: &Endpoint, now: Time) {
-        if let Some(tracer) = &self.tracer {
-            tracer.granted(trace, endpoint, now);
+    /// Takes the trace of a request that has ended and was counted.
+    pub(crate) fn trace_ended(
+        &self,
+        (record, counters): (&Record, &RequestCounters),
+        trace: Box<RequestTrace>,
+        now: Time,
+    ) {
+        let Some(tracer) = &self.tracer else { return };
+        let named = trace.exemplar_at(now);
+        match &counters.model {
+            Some(model) => model.exemplify(record, named),
+            None => {
+                let (model, target) = record.models();
+                self.model_labels.find(model, target).1.exemplify(record, named);
+            }
         }
-    }
-
-    /// Takes the trace of a request that has ended.
-    pub(crate) fn trace_ended(&self, record: &Record, trace: Box<RequestTrace>, now: Time) {
-        if let Some(tracer) = &self.tracer {
-            let (model, target) = record.models();
-            self.model_labels.find(model, target).1.exemplify(record, trace.trace_id());
-            tracer.ended(record, trace, now);
-        }
+        tracer.ended(record, trace, now);
     }
 
     /// The traces that wait to be sent, unless traces are off.

@@ -16,7 +16,6 @@ use http_body_util::Full;
 use self::grpc::GrpcSender;
 use crate::config::settings::TraceProtocol;
 use crate::observe::Tracer;
-use crate::task;
 use crate::upstream::client::{BaseUrl, BaseUrlError, Client};
 
 const PATH: &str = "/v1/traces";
@@ -49,12 +48,11 @@ pub(crate) async fn run(tracer: Arc<Tracer>) {
     let receiver = &tracer.settings.endpoint;
     let mut failing = false;
     while let Some(batch) = tracer.next_batch().await {
-        let count = batch.len();
-        let encoder = Arc::clone(&tracer);
-        // Encoding takes a while, and deadlines are watched on this thread.
-        let Ok(message) = task::blocking(move || encoder.encode(&batch)).await else { continue };
-        let outcome = exporter.deliver(message.into()).await;
+        let count = batch.traces;
+        let message = tracer.message(batch);
+        let outcome = exporter.deliver(message.clone()).await;
         tracer.count(count, outcome.is_ok());
+        tracer.recycle(message);
         match &outcome {
             Ok(()) if failing => tracing::info!("traces are sent again"),
             Err(error) if !failing => {

@@ -11,7 +11,6 @@ use std::time::Duration;
 use flow::Span;
 
 use super::traces::TraceId;
-use crate::clock;
 
 /// The upper bounds of the buckets, with their text form. OpenMetrics has whole numbers as `1.0`.
 pub(super) const STEPS: [(Span, &str); 27] = [
@@ -83,10 +82,10 @@ impl Histogram {
         self.sum.fetch_add(span.nanos().saturating_add(500) / 1000, Relaxed);
     }
 
-    /// Names the trace of a request that was added.
-    pub(super) fn exemplify(&self, span: Span, trace: TraceId) {
+    /// Names the trace of a request that was added, and when it ended.
+    pub(super) fn exemplify(&self, span: Span, (trace, at): (TraceId, Duration)) {
         let exemplars = self.exemplars.get_or_init(|| Box::new(Mutex::new(Default::default())));
-        let exemplar = Exemplar { trace, span, at: clock::since_epoch() };
+        let exemplar = Exemplar { trace, span, at };
         let mut exemplars = exemplars.lock().unwrap_or_else(PoisonError::into_inner);
         exemplars[step_of(span)] = Some(exemplar);
     }

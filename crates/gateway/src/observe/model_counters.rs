@@ -5,6 +5,7 @@
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use flow::BANDS;
 
@@ -97,7 +98,7 @@ impl ModelCounters {
     }
 
     /// Names the trace of a request that was counted.
-    pub(super) fn exemplify(&self, record: &Record, trace: TraceId) {
+    pub(super) fn exemplify(&self, record: &Record, trace: (TraceId, Duration)) {
         let Some(band) = record.band.map(|band| band as usize) else { return };
         self.total[band].exemplify(record.total, trace);
         if let Some(first_byte) = record.first_byte {

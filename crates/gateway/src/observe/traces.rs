@@ -1,45 +1,45 @@
 //! Traces in the format of OpenTelemetry: one tree of spans for each sampled request.
 //!
-//! A sampled request collects times on its way ([`RequestTrace`]) and is handed over at its end. A
-//! task of the process takes the requests in batches, makes spans of them and sends them
-//! (`trace_export`). Their queue is bounded: if the receiver is too slow, traces are dropped and
-//! counted, and no request waits.
+//! A sampled request collects times on its way ([`RequestTrace`]). At its end its spans are written
+//! as the bytes that are sent: a copy of what they need would take longer. A task of the process
+//! sends them in batches (`trace_export`). Their queue is bounded: if the receiver is too slow,
+//! traces are dropped and counted, and no request waits.
 
-mod attributes;
+mod batch;
 mod context;
-mod messages;
 mod request_trace;
 mod span_tree;
+mod span_writer;
 
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use flow::Time;
 use http::HeaderMap;
-use prost::Message as _;
 use tokio::sync::Notify;
 
 use super::Record;
-use crate::backend::Endpoint;
 use crate::clock;
 use crate::config::settings::Traces;
-use attributes::Attributes;
-use context::SpanId;
-use messages::{ExportTraceServiceRequest, InstrumentationScope, ResourceSpans, ScopeSpans};
+use batch::{Envelope, TraceBatch, TraceQueue};
+use span_writer::SpanWriter;
 
 pub(crate) use context::TRACEPARENT;
 pub(super) use context::TraceId;
 pub(crate) use request_trace::RequestTrace;
 
-/// The most traces in one message.
-const BATCH_MAX: usize = 512;
 /// A trace waits for others for at most this time.
 const BATCH_EVERY: Duration = Duration::from_secs(1);
+/// By these the halves of a trace id differ from the id of its first span.
+const HIGH: u64 = 1 << 62;
+const LOW: u64 = 1 << 63;
 /// The reasons why traces are dropped, as label values.
 pub(super) const DROP_REASONS: [&str; 2] = ["queue_full", "export_failed"];
 
@@ -49,9 +49,13 @@ pub(crate) struct Tracer {
     pub(crate) settings: Traces,
     /// Trace ids whose last seven bytes are below this are sampled.
     threshold: u64,
-    ids: RandomState,
+    /// Ids are made from both.
+    seed: u64,
     last_id: AtomicU64,
-    ended: Mutex<Vec<EndedTrace>>,
+    envelope: Envelope,
+    ended: Mutex<TraceQueue>,
+    /// Its length, so that a trace for which it has no room is not written.
+    queued: AtomicUsize,
     /// There is a whole batch, or the process ends.
     due: Notify,
     closing: AtomicBool,
@@ -60,11 +64,9 @@ pub(crate) struct Tracer {
     dropped: [AtomicU64; DROP_REASONS.len()],
 }
 
-/// A request that has ended.
-#[derive(Debug)]
-pub(crate) struct EndedTrace {
-    record: Record,
-    trace: Box<RequestTrace>,
+thread_local! {
+    /// The spans of one request, which are written outside the lock of the queue.
+    static WRITER: RefCell<SpanWriter> = RefCell::default();
 }
 
 // === impl Tracer ===
@@ -74,9 +76,11 @@ impl Tracer {
         Self {
             settings: settings.clone(),
             threshold: (settings.sample_ratio * (1_u64 << 56) as f64) as u64,
-            ids: RandomState::new(),
+            seed: RandomState::new().hash_one(0),
             last_id: AtomicU64::new(0),
+            envelope: Envelope::new(&settings.service_name),
             ended: Mutex::default(),
+            queued: AtomicUsize::new(0),
             due: Notify::new(),
             closing: AtomicBool::new(false),
             sent: AtomicU64::new(0),
@@ -87,7 +91,9 @@ impl Tracer {
     /// Begins the trace of a request that is sampled.
     pub(super) fn begin(&self, headers: &HeaderMap, now: Time) -> Option<Box<RequestTrace>> {
         let context = context::read(headers);
-        let trace = context.as_ref().map_or_else(|| self.fresh_trace(), |context| context.trace);
+        let number = self.fresh_number();
+        let fresh = || fresh_trace(number);
+        let trace = context.as_ref().map_or_else(fresh, |context| context.trace);
         let follows = context.as_ref().filter(|_| self.settings.follow_parent);
         if !follows.map_or_else(|| self.samples(trace), |context| context.sampled) {
             return None;
@@ -95,45 +101,42 @@ impl Tracer {
         let state = context.as_ref().map(|_| context::state(headers)).unwrap_or_default();
         let parent = context.map(|context| context.parent);
         let arrived = (now, clock::since_epoch());
-        let trace = RequestTrace::new((trace, self.fresh_span()), parent, state, arrived);
-        Some(Box::new(trace))
+        let root = context::span_id(number);
+        Some(Box::new(RequestTrace::new((trace, root), parent, state, arrived)))
     }
 
-    /// A backend was granted to a request.
-    pub(super) fn granted(&self, trace: &mut RequestTrace, endpoint: &Endpoint, now: Time) {
-        trace.granted(endpoint, self.fresh_span(), now);
-    }
-
-    /// Takes a request that has ended.
+    /// Writes the spans of a request that has ended.
     pub(super) fn ended(&self, record: &Record, mut trace: Box<RequestTrace>, now: Time) {
-        trace.end(now);
-        let mut record = record.clone();
-        record.workload = String::new();
-        record.bound_texts();
-        let ended = EndedTrace { record, trace };
-        let mut queue = self.queue();
-        if queue.len() >= self.settings.queue_max {
-            drop(queue);
+        if self.queued.load(Relaxed) >= self.settings.queue_max {
             self.dropped[0].fetch_add(1, Relaxed);
             return;
         }
-        queue.push(ended);
-        if queue.len() == BATCH_MAX {
-            self.due.notify_one();
-        }
+        trace.end(now);
+        WRITER.with_borrow_mut(|writer| {
+            writer.clear();
+            span_tree::write(writer, record, &trace);
+            let mut queue = self.queue();
+            let is_due = queue.push(writer.bytes(), &self.envelope);
+            self.queued.store(queue.len(), Relaxed);
+            drop(queue);
+            if is_due {
+                self.due.notify_one();
+            }
+        });
     }
 
     /// Waits for the next batch. `None` when the process ends and all is taken.
-    pub(crate) async fn next_batch(&self) -> Option<Vec<EndedTrace>> {
+    pub(crate) async fn next_batch(&self) -> Option<TraceBatch> {
         loop {
-            if !self.closing.load(Relaxed) && self.queue().len() < BATCH_MAX {
+            if !self.closing.load(Relaxed) && !self.queue().is_due() {
                 // Either end of the wait is good.
                 let _ = tokio::time::timeout(BATCH_EVERY, self.due.notified()).await;
             }
             let mut queue = self.queue();
-            let count = queue.len().min(BATCH_MAX);
-            if count > 0 {
-                return Some(queue.drain(..count).collect());
+            let batch = queue.take();
+            self.queued.store(queue.len(), Relaxed);
+            if batch.is_some() {
+                return batch;
             }
             if self.closing.load(Relaxed) {
                 return None;
@@ -148,19 +151,13 @@ impl Tracer {
     }
 
     /// The message for a batch.
-    pub(crate) fn encode(&self, batch: &[EndedTrace]) -> Vec<u8> {
-        let spans = batch.iter().flat_map(|EndedTrace { record, trace }| {
-            span_tree::spans(record, trace, || self.fresh_span())
-        });
-        let version = env!("CARGO_PKG_VERSION");
-        let scope = InstrumentationScope { name: "tidegate".into(), version: version.into() };
-        let scope_spans = ScopeSpans { scope: Some(scope), spans: spans.collect() };
-        let mut resource = Attributes::of_resource();
-        resource.text("service.name", &self.settings.service_name);
-        resource.text("service.version", version);
-        let resource = resource.into_bytes();
-        let resource_spans = ResourceSpans { resource, scope_spans: vec![scope_spans] };
-        ExportTraceServiceRequest { resource_spans: vec![resource_spans] }.encode_to_vec()
+    pub(crate) fn message(&self, batch: TraceBatch) -> Bytes {
+        self.envelope.message(batch)
+    }
+
+    /// Keeps the memory of a message that is not needed any more.
+    pub(crate) fn recycle(&self, message: Bytes) {
+        self.queue().recycle(message);
     }
 
     /// Counts traces that were sent, or that no receiver took.
@@ -179,20 +176,20 @@ impl Tracer {
         low < self.threshold
     }
 
-    fn fresh_trace(&self) -> TraceId {
-        let mut trace = TraceId::default();
-        trace[..8].copy_from_slice(&self.fresh_span());
-        trace[8..].copy_from_slice(&self.fresh_span());
-        trace
+    /// A number that no other request of this process has, and none of another process expects.
+    fn fresh_number(&self) -> u64 {
+        let number = self.last_id.fetch_add(1, Relaxed);
+        context::mixed(self.seed ^ number)
     }
 
-    /// A random number; never zero, which no id may be.
-    fn fresh_span(&self) -> SpanId {
-        let number = self.ids.hash_one(self.last_id.fetch_add(1, Relaxed));
-        number.max(1).to_be_bytes()
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Vec<EndedTrace>> {
+    fn queue(&self) -> MutexGuard<'_, TraceQueue> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn fresh_trace(number: u64) -> TraceId {
+    let mut trace = TraceId::default();
+    trace[..8].copy_from_slice(&context::span_id(number ^ HIGH));
+    trace[8..].copy_from_slice(&context::span_id(number ^ LOW));
+    trace
 }

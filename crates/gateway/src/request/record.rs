@@ -113,8 +113,8 @@ impl RequestRecord {
     pub(crate) fn granted(&mut self, endpoint: &Arc<Endpoint>) {
         self.record.backend = endpoint.name.clone();
         self.endpoint = Some(endpoint.begin_use());
-        if let (Some(trace), Some(observer)) = (&mut self.trace, &self.observer) {
-            observer.trace_granted(trace, endpoint, self.sent);
+        if let Some(trace) = &mut self.trace {
+            trace.granted(endpoint, self.sent);
         }
     }
 
@@ -212,7 +212,7 @@ impl RequestRecord {
         self.record.at_backend = now.since(self.sent);
         observer.ended(&self.record, &self.counters);
         if let Some(trace) = self.trace.take() {
-            observer.trace_ended(&self.record, trace, now);
+            observer.trace_ended((&self.record, &self.counters), trace, now);
         }
         observer.keep(&mut self.record, now);
     }

@@ -39,6 +39,24 @@ pub(super) fn state(headers: &HeaderMap) -> String {
     if state.len() <= STATE_MAX { state } else { String::new() }
 }
 
+/// A number that looks random, and differs for each input (SplitMix64).
+pub(super) const fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+/// An id of random digits; never zero, which no id may be.
+pub(super) fn span_id(number: u64) -> SpanId {
+    mixed(number).max(1).to_be_bytes()
+}
+
+/// The id of a span below this one.
+pub(super) fn derived(root: SpanId, part: u64) -> SpanId {
+    span_id(u64::from_be_bytes(root).wrapping_add(part))
+}
+
 /// The `traceparent` of a sampled span.
 pub(super) fn header(trace: TraceId, span: SpanId) -> HeaderValue {
     let mut text = [b'-'; LENGTH];

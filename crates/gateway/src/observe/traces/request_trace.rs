@@ -1,17 +1,20 @@
 //! The events of one sampled request, with their times. Spans are made from them later, outside the
 //! path of the request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use flow::Time;
 use http::HeaderValue;
-use http::uri::Authority;
 
 use super::context::{self, SpanId, TraceId};
 use crate::backend::{Attempt, Endpoint};
 
 /// Further attempts and waits of one request are not recorded.
 const PARTS_MAX: usize = 32;
+/// The ids of spans below the root are derived from it by these numbers.
+const ATTEMPTS: u64 = 1;
+const WAITS: u64 = ATTEMPTS + PARTS_MAX as u64;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -26,7 +29,9 @@ pub(crate) struct RequestTrace {
     pub(super) arrived_at: Duration,
     waits_since: Option<Time>,
     pub(super) waits: Vec<(Time, Time)>,
-    pub(super) attempts: Vec<TracedAttempt>,
+    /// Most requests have one attempt, which takes no allocation.
+    first_attempt: Option<TracedAttempt>,
+    more_attempts: Vec<TracedAttempt>,
     pub(super) first_byte: Option<Time>,
 }
 
@@ -34,10 +39,7 @@ pub(crate) struct RequestTrace {
 #[derive(Debug)]
 pub(super) struct TracedAttempt {
     pub(super) span: SpanId,
-    pub(super) backend: String,
-    pub(super) kind: &'static str,
-    /// Host and port, which are told apart off the path of the request.
-    pub(super) authority: Authority,
+    pub(super) endpoint: Arc<Endpoint>,
     pub(super) began: Time,
     /// When it failed, or when the response ended.
     pub(super) ended: Option<Time>,
@@ -62,13 +64,15 @@ impl RequestTrace {
             arrived_at,
             waits_since: None,
             waits: Vec::new(),
-            attempts: Vec::new(),
+            first_attempt: None,
+            more_attempts: Vec::new(),
             first_byte: None,
         }
     }
 
-    pub(in crate::observe) fn trace_id(&self) -> TraceId {
-        self.trace
+    /// The trace, and this time by the clock of the system.
+    pub(in crate::observe) fn exemplar_at(&self, now: Time) -> (TraceId, Duration) {
+        (self.trace, Duration::from_nanos(self.unix_nanos(now)))
     }
 
     /// The request begins to wait, unless it waits already.
@@ -77,25 +81,41 @@ impl RequestTrace {
     }
 
     /// A backend was granted to the request, which is sent there.
-    pub(super) fn granted(&mut self, endpoint: &Endpoint, span: SpanId, now: Time) {
+    pub(crate) fn granted(&mut self, endpoint: &Arc<Endpoint>, now: Time) {
         self.end_wait(now);
         self.end_attempt(now);
-        if self.attempts.len() < PARTS_MAX {
-            self.attempts.push(TracedAttempt {
-                span,
-                backend: endpoint.name.clone(),
-                kind: endpoint.kind.name(),
-                authority: endpoint.authority.clone(),
+        let count = usize::from(self.first_attempt.is_some()) + self.more_attempts.len();
+        if count < PARTS_MAX {
+            let attempt = TracedAttempt {
+                span: context::derived(self.root, ATTEMPTS + count as u64),
+                endpoint: Arc::clone(endpoint),
                 began: now,
                 ended: None,
                 result: None,
-            });
+            };
+            match self.first_attempt {
+                None => self.first_attempt = Some(attempt),
+                Some(_) => self.more_attempts.push(attempt),
+            }
         }
+    }
+
+    pub(super) fn attempts(&self) -> impl Iterator<Item = &TracedAttempt> {
+        self.first_attempt.iter().chain(&self.more_attempts)
+    }
+
+    /// The id of the span of a wait.
+    pub(super) fn wait_id(&self, at: usize) -> SpanId {
+        context::derived(self.root, WAITS + at as u64)
+    }
+
+    fn last_attempt(&mut self) -> Option<&mut TracedAttempt> {
+        self.more_attempts.last_mut().or(self.first_attempt.as_mut())
     }
 
     /// The attempt has a result. One that was answered lasts until the response ends.
     pub(crate) fn attempted(&mut self, attempt: Attempt, now: Time) {
-        let Some(last) = self.attempts.last_mut() else { return };
+        let Some(last) = self.last_attempt() else { return };
         last.result = Some(attempt);
         if attempt != Attempt::Answered {
             last.ended = Some(now);
@@ -108,7 +128,8 @@ impl RequestTrace {
 
     /// The header by which the backend of the present attempt continues the trace.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
-        self.attempts.last().map(|attempt| context::header(self.trace, attempt.span))
+        let last = self.more_attempts.last().or(self.first_attempt.as_ref())?;
+        Some(context::header(self.trace, last.span))
     }
 
     /// Ends what has not ended.
@@ -125,7 +146,7 @@ impl RequestTrace {
     }
 
     fn end_attempt(&mut self, now: Time) {
-        if let Some(last) = self.attempts.last_mut() {
+        if let Some(last) = self.last_attempt() {
             last.ended.get_or_insert(now);
         }
     }

@@ -3,20 +3,12 @@
 //! generative models; those that only Tidegate has begin with `tidegate.`.
 
 use flow::Time;
-use prost::Message as _;
 
-use super::attributes::Attributes;
-use super::context::SpanId;
-use super::messages::{OtlpSpan, SpanEvent, SpanKind, SpanStatus};
 use super::request_trace::{RequestTrace, TracedAttempt};
+use super::span_writer::{SpanHead, SpanKind, SpanWriter, key};
 use crate::backend::Attempt;
 use crate::observe::outcome::{OK, UNSEEN};
 use crate::observe::{BAND_NAMES, Record};
-
-/// The flag of a span that was sampled.
-const SAMPLED: u32 = 1;
-/// The code of a status that is an error.
-const ERROR: i32 = 2;
 
 /// The operations of the conventions, by the end of the path.
 const OPERATIONS: [(&str, &str); 9] = [
@@ -31,134 +23,150 @@ const OPERATIONS: [(&str, &str); 9] = [
     ("/rerank", "rerank"),
 ];
 
-/// The spans of one request.
-pub(super) fn spans(
-    record: &Record,
-    trace: &RequestTrace,
-    mut fresh: impl FnMut() -> SpanId,
-) -> Vec<Vec<u8>> {
+/// Writes the spans of one request.
+pub(super) fn write(out: &mut SpanWriter, record: &Record, trace: &RequestTrace) {
+    let operation = operation(&record.path);
     let ended = Time::from_nanos(trace.arrived.nanos().saturating_add(record.total.nanos()));
-    let mut spans = vec![root(record, trace, ended)];
-    for &times in &trace.waits {
-        spans.push(wait(record, trace, fresh(), times));
+    root(out, (record, operation), trace, ended);
+    for (at, &times) in trace.waits.iter().enumerate() {
+        wait(out, record, (trace, at), times);
     }
-    for (at, attempt) in trace.attempts.iter().enumerate() {
-        let is_last = at + 1 == trace.attempts.len();
-        spans.push(attempted(record, trace, attempt, is_last));
+    let mut attempts = trace.attempts().peekable();
+    while let Some(attempt) = attempts.next() {
+        let is_last = attempts.peek().is_none();
+        attempted(out, (record, operation), trace, (attempt, is_last));
     }
-    spans
 }
 
-fn root(record: &Record, trace: &RequestTrace, ended: Time) -> Vec<u8> {
-    let mut attributes = Attributes::of(record);
-    attributes.text("http.request.method", record.method.as_str());
-    attributes.text("url.path", &record.path);
-    attributes.text("tidegate.request_id", record.request_id.to_str().unwrap_or_default());
-    attributes.text("tidegate.outcome", record.outcome);
-    attributes.text("tidegate.flow", &record.flow);
-    attributes.text("tidegate.routing.reason", record.reason);
-    if let Some(tenant) = &record.tenant {
-        attributes.text("tidegate.tenant", &tenant.name);
-    }
-    attributes.int("tidegate.attempts", record.attempts.into());
-    attributes.bool("tidegate.bypassed", record.bypassed);
-    attributes.int("http.request.body.size", record.bytes_in);
-    attributes.int("http.response.body.size", record.bytes_out);
-    let failed = record.status >= 500 || (record.first_byte.is_some() && !is_well(record));
-    attributes.status(record);
+fn root(
+    out: &mut SpanWriter,
+    (record, operation): (&Record, Option<&'static str>),
+    trace: &RequestTrace,
+    ended: Time,
+) {
     // A path that clients invent must not become a name.
-    let name = match is_usual(&record.path) {
-        true => format!("{} {}", record.method, record.path),
-        false => record.method.to_string(),
-    };
-    let span = OtlpSpan {
-        parent_span_id: trace.parent.map(Vec::from).unwrap_or_default(),
-        status: failed.then(|| error(record.outcome)),
-        ..span(trace, trace.root, (name, SpanKind::Server), (trace.arrived, ended))
-    };
-    encoded(&span, attributes)
+    let path = if is_usual(&record.path) { record.path.as_str() } else { "" };
+    out.begin(&SpanHead {
+        id: trace.root,
+        parent: trace.parent,
+        ..head(trace, (record.method.as_str(), path), SpanKind::Server, (trace.arrived, ended))
+    });
+    models(out, record, operation);
+    out.text(key!("http.request.method"), record.method.as_str());
+    out.text(key!("url.path"), &record.path);
+    out.text(key!("tidegate.request_id"), record.request_id.to_str().unwrap_or_default());
+    out.text(key!("tidegate.outcome"), record.outcome);
+    out.text(key!("tidegate.flow"), &record.flow);
+    out.text(key!("tidegate.routing.reason"), record.reason);
+    if let Some(tenant) = &record.tenant {
+        out.text(key!("tidegate.tenant"), &tenant.name);
+    }
+    out.int(key!("tidegate.attempts"), record.attempts.into());
+    out.bool(key!("tidegate.bypassed"), record.bypassed);
+    out.int(key!("http.request.body.size"), record.bytes_in);
+    out.int(key!("http.response.body.size"), record.bytes_out);
+    status(out, record);
+    if record.status >= 500 || (record.first_byte.is_some() && !is_well(record)) {
+        out.error(record.outcome);
+    }
+    out.end();
 }
 
-fn wait(record: &Record, trace: &RequestTrace, id: SpanId, times: (Time, Time)) -> Vec<u8> {
-    let mut attributes = Attributes::of_span();
-    attributes.text("tidegate.band", record.band.map_or("-", |band| BAND_NAMES[band as usize]));
-    attributes.text("tidegate.flow", &record.flow);
-    let refused = trace.attempts.is_empty() && !is_well(record);
-    let name = ("wait in queue".to_owned(), SpanKind::Internal);
-    let status = refused.then(|| error(record.outcome));
-    encoded(&OtlpSpan { status, ..span(trace, id, name, times) }, attributes)
+fn wait(
+    out: &mut SpanWriter,
+    record: &Record,
+    (trace, at): (&RequestTrace, usize),
+    times: (Time, Time),
+) {
+    let id = trace.wait_id(at);
+    out.begin(&SpanHead { id, ..head(trace, ("wait in queue", ""), SpanKind::Internal, times) });
+    out.text(key!("tidegate.band"), record.band.map_or("-", |band| BAND_NAMES[band as usize]));
+    out.text(key!("tidegate.flow"), &record.flow);
+    if trace.attempts().next().is_none() && !is_well(record) {
+        out.error(record.outcome);
+    }
+    out.end();
 }
 
 fn attempted(
-    record: &Record,
+    out: &mut SpanWriter,
+    (record, operation): (&Record, Option<&'static str>),
     trace: &RequestTrace,
-    attempt: &TracedAttempt,
-    is_last: bool,
-) -> Vec<u8> {
-    let mut attributes = Attributes::of(record);
-    attributes.text("gen_ai.provider.name", attempt.kind);
-    attributes.text("server.address", attempt.authority.host());
-    if let Some(port) = attempt.authority.port_u16() {
-        attributes.int("server.port", port.into());
+    (attempt, is_last): (&TracedAttempt, bool),
+) {
+    let name = match operation {
+        Some(operation) => (operation, record.target.as_deref().unwrap_or_default()),
+        None => (record.method.as_str(), ""),
+    };
+    let times = (attempt.began, attempt.ended.unwrap_or(attempt.began));
+    out.begin(&SpanHead { id: attempt.span, ..head(trace, name, SpanKind::Client, times) });
+    models(out, record, operation);
+    let endpoint = &attempt.endpoint;
+    out.text(key!("gen_ai.provider.name"), endpoint.kind.name());
+    out.text(key!("server.address"), endpoint.authority.host());
+    if let Some(port) = endpoint.authority.port_u16() {
+        out.int(key!("server.port"), port.into());
     }
-    attributes.text("tidegate.backend", &attempt.backend);
+    out.text(key!("tidegate.backend"), &endpoint.name);
     let answered = attempt.result == Some(Attempt::Answered);
     let serves = is_last && (answered || record.first_byte.is_some());
-    let mut events = Vec::new();
-    if serves {
-        attributes.status(record);
-        attributes.count("gen_ai.usage.input_tokens", record.prompt_tokens);
-        attributes.count("gen_ai.usage.output_tokens", record.output_tokens);
-        attributes.count("tidegate.usage.cached_tokens", record.cached_tokens);
-        events.extend(trace.first_byte.map(|at| SpanEvent {
-            time_unix_nano: trace.unix_nanos(at),
-            name: "first token".into(),
-        }));
-    }
     let result = attempt.result.map_or("none", label);
-    attributes.text("tidegate.result", result);
-    let failed = if serves { !is_well(record) } else { true };
-    let times = (attempt.began, attempt.ended.unwrap_or(attempt.began));
-    let model = record.target.as_deref().unwrap_or_default();
-    let name = match operation(&record.path) {
-        Some(operation) => format!("{operation} {model}").trim_end().to_owned(),
-        None => record.method.to_string(),
-    };
-    let span = OtlpSpan {
-        status: failed.then(|| error(if serves { record.outcome } else { result })),
-        events,
-        ..span(trace, attempt.span, (name, SpanKind::Client), times)
-    };
-    encoded(&span, attributes)
+    out.text(key!("tidegate.result"), result);
+    if serves {
+        status(out, record);
+        out.count(key!("gen_ai.usage.input_tokens"), record.prompt_tokens);
+        out.count(key!("gen_ai.usage.output_tokens"), record.output_tokens);
+        out.count(key!("tidegate.usage.cached_tokens"), record.cached_tokens);
+        if let Some(at) = trace.first_byte {
+            out.event("first token", trace.unix_nanos(at));
+        }
+        if !is_well(record) {
+            out.error(record.outcome);
+        }
+    } else {
+        out.error(result);
+    }
+    out.end();
 }
 
-/// A span below the request.
-fn span(
-    trace: &RequestTrace,
-    id: SpanId,
-    (name, kind): (String, SpanKind),
+/// A span below the request; its own id is added.
+fn head<'a>(
+    trace: &'a RequestTrace,
+    name: (&'a str, &'a str),
+    kind: SpanKind,
     (began, ended): (Time, Time),
-) -> OtlpSpan {
-    OtlpSpan {
-        trace_id: trace.trace.into(),
-        span_id: id.into(),
-        trace_state: trace.state.clone(),
-        parent_span_id: trace.root.into(),
+) -> SpanHead<'a> {
+    SpanHead {
+        trace: trace.trace,
+        id: trace.root,
+        parent: Some(trace.root),
+        state: &trace.state,
         name,
-        kind: kind.into(),
-        start_time_unix_nano: trace.unix_nanos(began),
-        end_time_unix_nano: trace.unix_nanos(ended),
-        events: Vec::new(),
-        status: None,
-        flags: SAMPLED,
+        kind,
+        times: (trace.unix_nanos(began), trace.unix_nanos(ended)),
     }
 }
 
-/// A span with its attributes, as it is sent.
-fn encoded(span: &OtlpSpan, attributes: Attributes) -> Vec<u8> {
-    let mut bytes = attributes.into_bytes();
-    bytes.extend_from_slice(&span.encode_to_vec());
-    bytes
+/// What every span of a request to a model has.
+fn models(out: &mut SpanWriter, record: &Record, operation: Option<&'static str>) {
+    out.text(key!("gen_ai.operation.name"), operation.unwrap_or_default());
+    let (model, target) = record.models();
+    out.text(key!("gen_ai.request.model"), model);
+    if target != model {
+        out.text(key!("tidegate.target_model"), target);
+    }
+}
+
+/// The status of the response, and the error if it is one.
+fn status(out: &mut SpanWriter, record: &Record) {
+    if record.status > 0 {
+        out.int(key!("http.response.status_code"), record.status.into());
+    }
+    if ![OK, UNSEEN].contains(&record.outcome) {
+        out.text(key!("error.type"), record.outcome);
+    } else if record.status >= 400 {
+        out.text(key!("error.type"), &record.status.to_string());
+    }
 }
 
 fn operation(path: &str) -> Option<&'static str> {
@@ -177,10 +185,6 @@ fn is_well(record: &Record) -> bool {
     [OK, UNSEEN, "client_closed", "client_stalled"].contains(&record.outcome) && record.status < 500
 }
 
-fn error(message: &str) -> SpanStatus {
-    SpanStatus { message: message.to_owned(), code: ERROR }
-}
-
 fn label(attempt: Attempt) -> &'static str {
     match attempt {
         Attempt::Answered => "answered",
@@ -189,33 +193,5 @@ fn label(attempt: Attempt) -> &'static str {
         Attempt::Silent => "silent",
         Attempt::Withdrawn => "withdrawn",
         Attempt::Full(_) => "full",
-    }
-}
-
-// === impl Attributes ===
-
-impl Attributes {
-    /// What every span of a request to a model has.
-    fn of(record: &Record) -> Self {
-        let mut attributes = Self::of_span();
-        attributes.text("gen_ai.operation.name", operation(&record.path).unwrap_or_default());
-        let (model, target) = record.models();
-        attributes.text("gen_ai.request.model", model);
-        if target != model {
-            attributes.text("tidegate.target_model", target);
-        }
-        attributes
-    }
-
-    /// The status of the response, and the error if it is one.
-    fn status(&mut self, record: &Record) {
-        if record.status > 0 {
-            self.int("http.response.status_code", record.status.into());
-        }
-        if ![OK, UNSEEN].contains(&record.outcome) {
-            self.text("error.type", record.outcome);
-        } else if record.status >= 400 {
-            self.text("error.type", &record.status.to_string());
-        }
     }
 }

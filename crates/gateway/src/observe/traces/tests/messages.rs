@@ -1,7 +1,7 @@
 //! The messages of the OpenTelemetry protocol (OTLP) that a trace needs: a part of
 //! `opentelemetry/proto/trace/v1/trace.proto` and of the files that it imports.
 
-use prost::Message;
+use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ExportTraceServiceRequest {
@@ -11,9 +11,8 @@ pub(super) struct ExportTraceServiceRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResourceSpans {
-    /// The encoded attributes of the resource.
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) resource: Vec<u8>,
+    #[prost(message, optional, tag = "1")]
+    pub(super) resource: Option<Resource>,
     #[prost(message, repeated, tag = "2")]
     pub(super) scope_spans: Vec<ScopeSpans>,
 }
@@ -22,9 +21,8 @@ pub(super) struct ResourceSpans {
 pub(super) struct ScopeSpans {
     #[prost(message, optional, tag = "1")]
     pub(super) scope: Option<InstrumentationScope>,
-    /// Encoded spans: a message within a message is sent as its bytes.
-    #[prost(bytes = "vec", repeated, tag = "2")]
-    pub(super) spans: Vec<Vec<u8>>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) spans: Vec<OtlpSpan>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -53,6 +51,8 @@ pub(super) struct OtlpSpan {
     pub(super) start_time_unix_nano: u64,
     #[prost(fixed64, tag = "8")]
     pub(super) end_time_unix_nano: u64,
+    #[prost(message, repeated, tag = "9")]
+    pub(super) attributes: Vec<KeyValue>,
     #[prost(message, repeated, tag = "11")]
     pub(super) events: Vec<SpanEvent>,
     #[prost(message, optional, tag = "15")]
@@ -85,4 +85,34 @@ pub(super) struct SpanStatus {
     /// 2 for an error.
     #[prost(int32, tag = "3")]
     pub(super) code: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Resource {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) attributes: Vec<KeyValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct KeyValue {
+    #[prost(string, tag = "1")]
+    pub(super) key: String,
+    #[prost(message, optional, tag = "2")]
+    pub(super) value: Option<AnyValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AnyValue {
+    #[prost(oneof = "AttributeValue", tags = "1, 2, 3")]
+    pub(super) value: Option<AttributeValue>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(super) enum AttributeValue {
+    #[prost(string, tag = "1")]
+    Text(String),
+    #[prost(bool, tag = "2")]
+    Bool(bool),
+    #[prost(int64, tag = "3")]
+    Int(i64),
 }
