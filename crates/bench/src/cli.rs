@@ -54,6 +54,7 @@ enum Verb {
   tidegate-bench gateway --only post        CPU per request
   tidegate-bench gateway --only tls         CPU per request with TLS, beside nginx and HAProxy
   tidegate-bench gateway --only keys        CPU per request with an API key or a token
+  tidegate-bench gateway --only traces      CPU per request with traces on
   tidegate-bench gateway --only bands       waits of the high and the normal band
   tidegate-bench gateway --only timeouts    how late a client hears that its time is over
   tidegate-bench gateway --only shutdown    SIGTERM to the last 503

@@ -28,6 +28,7 @@ mod shutdown;
 mod sides;
 mod timeouts;
 mod tls_cost;
+mod trace_cost;
 pub(crate) mod without_priorities;
 mod workloads;
 
@@ -52,6 +53,7 @@ pub(crate) fn suite() -> Suite {
             ("tls", |bench| Box::pin(tls_cost::kept(bench))),
             ("tls, new connections", |bench| Box::pin(tls_cost::new_connections(bench))),
             ("keys", |bench| Box::pin(auth_cost::measure(bench))),
+            ("traces", |bench| Box::pin(trace_cost::measure(bench))),
             ("latency", |bench| Box::pin(latency::measure(bench))),
             ("grant", |bench| Box::pin(grant::measure(bench))),
             ("refusal", |bench| Box::pin(refusal::measure(bench))),

@@ -1,5 +1,7 @@
 //! Proxies that are measured by turns, each with clients of its own.
 
+use std::net::SocketAddr;
+
 use anyhow::Result;
 
 use super::cost::Found;
@@ -48,6 +50,10 @@ pub(super) fn table(title: String, all: &[Measured], beside: &'static str) -> Ta
 // === impl Measured ===
 
 impl Measured {
+    pub(super) fn address(&self) -> SocketAddr {
+        self.proxy.address
+    }
+
     /// Starts a proxy in front of `origin`.
     pub(super) async fn start(
         bench: &mut Bench,

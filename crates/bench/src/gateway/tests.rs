@@ -16,8 +16,8 @@ use super::origin::{Behaviour, EVENTS, Origin};
 use super::process::Cores;
 use super::proxies::{Fixture, Proxy};
 use super::{
-    auth_cost, bands, priorities, settings, shutdown, timeouts, tls_cost, without_priorities,
-    workloads,
+    auth_cost, bands, priorities, settings, shutdown, timeouts, tls_cost, trace_cost,
+    without_priorities, workloads,
 };
 use crate::report::Table;
 use crate::runner::Bench;
@@ -240,6 +240,14 @@ fn x04_requests_with_tls_are_measured_on_kept_and_on_new_connections() {
     }
     let (kept, new) = (kept.figure("gateway, TLS", 0), new.figure("gateway, TLS", 0));
     assert!(new > kept, "a handshake costs something: {new} after {kept}");
+}
+
+#[test]
+fn m02_requests_with_traces_are_measured() {
+    let table = toy(trace_cost::measure);
+    let names: Vec<_> = table.rows.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["gateway", "gateway, sample_ratio 0", "gateway, sample_ratio 1"]);
+    assert!(names.iter().all(|name| table.figure(name, 0) > 0.0), "{table}");
 }
 
 #[test]
