@@ -169,6 +169,13 @@ export class Chart {
     return { places, rows: row + 1 };
   }
 
+  /** The mark of an entry: an area or a line, dashed as the line in the plot is. */
+  mark(pen, one, left, top) {
+    pen.fillStyle = shade(one.colour);
+    if (!one.dashed) { pen.fillRect(left, top, 9, 9); return; }
+    for (const part of [0, 6]) pen.fillRect(left - 1 + part, top + 4, 4, 2);
+  }
+
   /** Draws the legend; returns its lowest and its rightmost place. */
   legend(pen, { places }, point) {
     const exact = this.at != null;
@@ -180,8 +187,7 @@ export class Chart {
     const drawn = { end: 0, right: 0 };
     texts.forEach((text, at) => {
       const { left, top } = places[at];
-      pen.fillStyle = shade(this.series[at].colour);
-      pen.fillRect(left, top + 1, 9, 9);
+      this.mark(pen, this.series[at], left, top + 1);
       pen.fillStyle = shade("--ink");
       pen.fillText(text, left + 13, top + 9);
       const size = pen.measureText(text);
