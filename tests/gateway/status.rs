@@ -204,7 +204,7 @@ fn m03_a_dead_backend_is_named_before_the_gate_that_it_closes() {
     let sentence = page["sentence"].as_str().unwrap();
     assert!(sentence.starts_with("No backend is ready (one: "), "{sentence}");
     assert!(sentence.contains("batch requests wait"), "{sentence}");
-    assert!(sentence.contains("until a backend is ready"), "{sentence}");
+    assert!(sentence.contains("1 request waits until a backend is ready"), "{sentence}");
     assert!(!sentence.contains("no request waits"), "{sentence}");
 }
 

@@ -101,8 +101,8 @@ fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFinding> {
     Some(finding)
 }
 
-/// One flow that holds all waiting requests because clients are not told apart. A client that floods
-/// then delays all others, and no share can be kept.
+/// One flow that holds all waiting requests because clients are not told apart. A client that
+/// floods then delays all others, and no share can be kept.
 fn one_flow(situation: &Situation) -> Option<StatusFinding> {
     let queue = &situation.queue;
     let flow = situation.flows.first()?;

@@ -70,12 +70,12 @@ fn waiting(situation: &Situation, before: &str) -> String {
         1 => ("1 request waits, ".to_owned(), ""),
         depth => (format!("{depth} requests wait, "), ""),
     };
-    let drain = match queue.drains_in_seconds {
+    if situation.has_backends && situation.backends_ready == 0 {
         // The rate of the past says nothing about a time without backends.
-        _ if situation.has_backends && situation.backends_ready == 0 => {
-            let they = if is_told { "they wait " } else { "" };
-            format!("{they}until a backend is ready")
-        }
+        let they = if is_told { "they wait" } else { requests.trim_end_matches(", ") };
+        return format!("{they} until a backend is ready");
+    }
+    let drain = match queue.drains_in_seconds {
         Some(secs) if queue.drain_is_least => format!(
             "{} of them {verb}late: they go after the fresh requests of their flows, and at least \
              {} remain",

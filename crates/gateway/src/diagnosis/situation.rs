@@ -141,7 +141,7 @@ pub(crate) struct FlowState {
     pub(crate) waiting: ByBand,
     pub(crate) in_flight: u32,
     pub(crate) oldest_seconds: Option<f64>,
-    /// Requests that were refused, or that left the queue without a backend, since the flow is known.
+    /// Requests that were refused, or that left the queue without a backend.
     pub(crate) refused: u32,
     /// Its share of the places at backends, and of the waiting requests.
     pub(crate) share: f64,

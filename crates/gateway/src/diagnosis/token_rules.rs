@@ -46,9 +46,13 @@ pub(super) fn slow_tokens(
     if let Some(wanted) = objective {
         finding = finding.figure("objective_ms", wanted);
     }
+    let usually = match objective {
+        Some(_) => " If this is its usual speed, raise controller.slo_tpot.",
+        None => "",
+    };
     Some(finding.advise(format!(
-        "See whether {} shares its GPU, is throttled, or computes long prompts between the tokens. \
-         If this is its usual speed, raise controller.slo_tpot.",
+        "See whether {} shares its GPU, is throttled, or computes long prompts between the \
+         tokens.{usually}",
         backend.url
     )))
 }
