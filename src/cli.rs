@@ -8,6 +8,7 @@ mod dispatch;
 mod drain;
 mod engine;
 mod epp;
+pub(crate) mod existing_picker;
 mod explain;
 mod init;
 mod key;

@@ -9,6 +9,7 @@ use clap::Parser as _;
 use gateway::log;
 
 use crate::cli::Cli;
+use crate::cli::existing_picker::with_command;
 
 /// A request makes some thirty small allocations, and a worker is never the first thread: the
 /// system's allocator is at its slowest there.
@@ -17,7 +18,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // Not locked: the access log writes there too.
-    let outcome = Cli::parse().run(&mut std::io::stdout());
+    let outcome = Cli::parse_from(with_command(std::env::args_os())).run(&mut std::io::stdout());
     log::flush();
     match outcome {
         Ok(code) => code,

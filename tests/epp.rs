@@ -1,5 +1,6 @@
 //! The endpoint picker as a process: behind the real Envoy, and in direct sessions.
 
+mod existing_picker;
 mod failures;
 mod forwarding;
 mod health;

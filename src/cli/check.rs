@@ -1,12 +1,14 @@
 //! `tidegate check`: whether a configuration can be used, and what it means.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use gateway::config::{self, Config, Finding, Setting, Source, Summary};
 
+use super::existing_picker::{Mapping, Outcome, Translation};
 use super::source::Flags;
 
 /// Check a configuration, and show what it means and where each value comes from.
@@ -34,10 +36,14 @@ use super::source::Flags;
   tidegate check --backend http://127.0.0.1:8000     flags alone, or with a file
   tidegate check --set queue.total_capacity=500 tidegate.toml
   TIDEGATE_QUEUE__TOTAL_CAPACITY=500 tidegate check
+  tidegate check --endpoint-picker-config epp.yaml   from llm-d's picker
   tidegate check --schema > tidegate.schema.json     for the completion of an editor")]
 pub(super) struct Check {
     #[command(flatten)]
     flags: Flags,
+    /// Show what the EndpointPickerConfig of the existing picker means, and check the result.
+    #[arg(long, value_name = "FILE")]
+    endpoint_picker_config: Option<PathBuf>,
     /// Show every key, including those that have their default.
     #[arg(long)]
     all: bool,
@@ -57,7 +63,15 @@ impl Check {
             write!(out, "{}", config::json_schema())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let source = self.flags.source("server.listen", None);
+        let mut existing = Translation::default();
+        if let Some(file) = &self.endpoint_picker_config {
+            let mapping = Mapping::read(file)?;
+            if !self.json {
+                write_mapping(&mapping, out)?;
+            }
+            existing.add_config(&mapping);
+        }
+        let source = self.flags.source("server.listen", existing.flags);
         let outcome = gateway::check(&source);
         if self.json {
             let json = config::outcome_json(source.file.as_deref(), &outcome, self.all);
@@ -86,6 +100,22 @@ impl Check {
             }
         }
     }
+}
+
+/// Each setting of the existing picker, and the key that it sets or why it sets none.
+fn write_mapping(mapping: &Mapping, out: &mut dyn Write) -> Result<()> {
+    let width = mapping.rows.iter().map(|row| row.theirs.chars().count()).max();
+    let width = width.unwrap_or_default().min(60);
+    for row in &mapping.rows {
+        let ours = match &row.outcome {
+            Outcome::Key(key, value) => format!("{key} = {value}"),
+            Outcome::Same(why) => format!("the same: {why}"),
+            Outcome::Nothing(why) => format!("no effect: {why}"),
+        };
+        writeln!(out, "{:<width$}  {ours}", row.theirs)?;
+    }
+    writeln!(out)?;
+    Ok(())
 }
 
 fn write_warnings(notices: &[Finding], out: &mut dyn Write) -> Result<()> {

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use gateway::Picker;
 
+use super::existing_picker::{ExistingFlags, Translation};
 use super::source::{Flags, value};
 use super::{print, service_manager};
 
@@ -26,6 +27,7 @@ use super::{print, service_manager};
   tidegate epp --endpoints endpoints.yaml             backends from a file that is watched
   tidegate epp tidegate.toml                          with a file (docs/CONFIGURATION.md, [epp])
   tidegate epp --set queue.total_capacity=500         any key as a flag
+  tidegate epp --pool-name llama-pool                 the flags of the existing picker
 
 Then, with Envoy beside it:
   envoy -c deploy/envoy/original-dst.yaml
@@ -41,19 +43,29 @@ pub(super) struct Epp {
     /// Serve metrics and the status pages on this address (HTTP).
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: Option<String>,
+    #[command(flatten)]
+    existing: ExistingFlags,
 }
 
 // === impl Epp ===
 
 impl Epp {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
-        let Self { flags, health_listen, metrics_listen } = self;
+        let Self { flags, health_listen, metrics_listen, existing } = self;
+        let Translation { flags: existing, log_level, notes } = existing.translate()?;
         let health = value("--health-listen", "epp.health_listen", health_listen);
         let metrics = value("--metrics-listen", "epp.metrics_listen", metrics_listen);
-        let picker = Picker::start(flags.source("epp.listen", health.into_iter().chain(metrics)))?;
+        // A flag of our own goes before one of the existing picker.
+        let more = existing.into_iter().chain(health).chain(metrics);
+        let mut source = flags.source("epp.listen", more);
+        source.log_level = source.log_level.or(log_level.map(str::to_owned));
+        let picker = Picker::start(source)?;
         print(out, &format!("listening on grpc://{}", picker.address()))?;
         print(out, &format!("health on grpc://{}", picker.health_address()))?;
         print(out, &format!("metrics on http://{}", picker.metrics_address()))?;
+        for note in notes {
+            print(out, &note)?;
+        }
         out.flush()?;
         service_manager::ready();
         picker.run_until_signal()?;

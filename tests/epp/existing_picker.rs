@@ -1,0 +1,149 @@
+//! The command line and the configuration file of the existing picker.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use crate::support::tools::run;
+use crate::support::{Process, eventually, fresh_file};
+
+fn tidegate() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tidegate"))
+}
+
+/// What the existing picker's chart writes, with thresholds of an operator.
+const CONFIG: &str = "
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+featureGates: [flowControl]
+plugins:
+- {type: queue-scorer}
+- {type: kv-cache-utilization-scorer}
+- {type: prefix-cache-scorer, parameters: {lruCapacityPerServer: 1000}}
+- {name: best, type: max-score-picker, parameters: {maxNumOfEndpoints: 2}}
+- {name: limit, type: concurrency-detector, parameters: {maxConcurrency: 32, headroom: 0.1}}
+- {name: turns, type: round-robin-fairness-policy}
+- {type: session-affinity-scorer}
+schedulingProfiles:
+- name: default
+  plugins:
+  - {pluginRef: queue-scorer, weight: 2}
+  - {pluginRef: kv-cache-utilization-scorer, weight: 4}
+  - {pluginRef: prefix-cache-scorer, weight: 6}
+  - {pluginRef: session-affinity-scorer, weight: 1}
+  - {pluginRef: best}
+flowControl:
+  maxRequests: 5k
+  defaultRequestTTL: 45s
+  noEndpointRequestTTL: 2m
+  enableEviction: true
+  saturationDetector: {pluginRef: limit}
+  priorityBands:
+  - {priority: 10, maxRequests: 100, fairnessPolicyRef: turns}
+";
+
+fn config_file(text: &str) -> String {
+    let path = fresh_file().with_file_name("epp.yaml");
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The value that `check --json` shows for a key, with its origin.
+fn shown(checked: &serde_json::Value, key: &str) -> String {
+    let mut all = checked["values"].as_array().unwrap().iter();
+    let found = all.find(|value| value["key"] == key).unwrap_or_else(|| panic!("{key}: {checked}"));
+    found["value"].to_string()
+}
+
+#[test]
+fn x02_x06_the_existing_pickers_configuration_is_read_as_far_as_it_maps() {
+    let file = config_file(CONFIG);
+    let json = run(tidegate().args(["check", "--json", "--endpoint-picker-config", &file]));
+    let checked: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for (key, value) in [
+        ("queue.total_capacity", "5000"),
+        ("queue.flow_capacity", "5000"),
+        ("queue.queue_ttl", "45s"),
+        ("queue.hold_ttl", "2m"),
+        ("queue.flow_by", "fairness_id"),
+        ("controller.watermark_per_backend", "32"),
+        ("router.kv_penalty", "400"),
+        ("router.prefix_bonus", "200"),
+        ("router.cache_tokens", "64000"),
+        ("epp.fallbacks", "1"),
+    ] {
+        let shown = shown(&checked, key);
+        assert!(shown.contains(value), "{key} is {shown}");
+    }
+    let said = run(tidegate().args(["check", "--endpoint-picker-config", &file]));
+    let row = |theirs: &str| said.lines().find(|line| line.starts_with(theirs)).unwrap_or_default();
+    assert!(row("kv-cache-utilization-scorer weight 4").ends_with("router.kv_penalty = 400.0"));
+    assert!(row("featureGates flowControl").contains("the same: "), "{said}");
+    for lost in [
+        "session-affinity-scorer weight 1",
+        "concurrency-detector.headroom 0.1",
+        "flowControl.enableEviction true",
+        "flowControl.priorityBands[10].maxRequests 100",
+    ] {
+        assert!(row(lost).contains("no effect: "), "{lost}: {said}");
+    }
+}
+
+#[test]
+fn x02_x06_a_file_of_another_kind_is_refused() {
+    let file = config_file("apiVersion: v1\nkind: ConfigMap\n");
+    let mut command = tidegate();
+    let Output { status, stderr, .. } =
+        command.args(["check", "--endpoint-picker-config", &file]).output().unwrap();
+    let said = String::from_utf8_lossy(&stderr);
+    assert!(!status.success() && said.contains("EndpointPickerConfig"), "{said}");
+}
+
+/// A command line as the older chart of the existing picker has it: no command, one dash. Port 0 is
+/// a free one.
+#[test]
+fn x02_x06_the_existing_pickers_command_line_starts_the_picker() {
+    let file = config_file(CONFIG);
+    let arguments = [
+        "-endpointSelector",
+        "app=llama",
+        "--endpoint-target-ports=8000",
+        "-grpcPort",
+        "0",
+        "--grpc-health-port=0",
+        "--metrics-port",
+        "0",
+        "--v=4",
+        "--secure-serving=false",
+        "--enable-pprof",
+        "--kv-cache-usage-percentage-metric=vllm:kv_cache_usage_perc",
+        "--config-file",
+        &file,
+        "--set",
+        "discovery.kubernetes.url=http://127.0.0.1:1",
+    ];
+    let words = ["listening on grpc://", "health on grpc://", "metrics on http://"];
+    let picker = Process::start_saying(&arguments, &words);
+    assert!(picker.address().ip().is_unspecified(), "{}", picker.address());
+    eventually("told", || {
+        let said = picker.access();
+        let expected = ["--enable-pprof has", "--kv-cache-usage-percentage-metric has"];
+        let missing = expected.iter().find(|line| !said.contains(**line));
+        missing.map_or(Ok(()), |line| Err(format!("{line}: {said}")))
+    });
+    let said = picker.access();
+    assert_eq!(said.matches("--enable-pprof has no effect here").count(), 1, "{said}");
+    assert!(said.contains("flowControl.enableEviction true has no effect here"), "{said}");
+}
+
+#[test]
+fn x06_a_misspelt_flag_of_the_existing_picker_gets_a_suggestion() {
+    for (flag, meant) in [("--pool-nam=p", "--pool-name"), ("--grpc-helth-port=1", "--grpc-health")]
+    {
+        let Output { status, stderr, .. } = tidegate().args(["epp", flag]).output().unwrap();
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(!status.success() && said.contains(meant), "{said}");
+    }
+    let Output { stderr, .. } = tidegate().args(["epp", "--grpc-port=many"]).output().unwrap();
+    let said = String::from_utf8_lossy(&stderr);
+    assert!(said.contains("--grpc-port is \"many\", allowed is a port"), "{said}");
+}
