@@ -48,6 +48,23 @@ if [ "${1:-}" = --check ]; then
 	fi
 	exit
 fi
-command -v helm >/dev/null || GOBIN=$PWD/.tools/bin go install helm.sh/helm/v3/cmd/helm@v3.19.0
+install() { command -v "$1" >/dev/null || GOBIN=$PWD/.tools/bin go install "$2"; }
+install helm helm.sh/helm/v3/cmd/helm@v3.19.0
+install kubeconform github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
 rm -f deploy/kubernetes/*.yaml
 render_all deploy/kubernetes
+
+# The schemas of the API server and of the CRDs, from their sources.
+if ! [ -d .tools/schemas ]; then
+	(
+		cd .tools
+		for module in k8s.io/kubernetes@v1.33.0 sigs.k8s.io/gateway-api@v1.3.0 \
+			sigs.k8s.io/gateway-api-inference-extension@v1.0.0 github.com/kedacore/keda/v2@v2.17.2 \
+			github.com/prometheus-operator/prometheus-operator@v0.83.0; do
+			go mod download "$module"
+		done
+	)
+	.tools/python/bin/python tools/kubernetes_schemas.py .tools/schemas "$(go env GOMODCACHE)"
+fi
+kubeconform -strict -summary -schema-location '.tools/schemas/{{.ResourceKind}}{{.KindSuffix}}.json' \
+	deploy/kubernetes/*.yaml

@@ -49,7 +49,7 @@ fn config_file(text: &str) -> String {
 
 /// The value that `check --json` shows for a key, with its origin.
 fn shown(checked: &serde_json::Value, key: &str) -> String {
-    let mut all = checked["values"].as_array().unwrap().iter();
+    let mut all = checked["settings"].as_array().unwrap().iter();
     let found = all.find(|value| value["key"] == key).unwrap_or_else(|| panic!("{key}: {checked}"));
     found["value"].to_string()
 }

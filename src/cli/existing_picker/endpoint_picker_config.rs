@@ -1,8 +1,8 @@
 //! The EndpointPickerConfig of the existing picker, as far as its settings have a meaning here.
 //!
-//! Nothing of a file is passed over in silence: each setting has a row, with the key that it sets or
-//! the reason why it sets none. Weights of scorers are relative. The weight that the existing picker
-//! has by default stands for the default of the key here, and another weight scales that.
+//! Nothing of a file is passed over in silence: each setting has a row, with the key that it sets
+//! or the reason why it sets none. Weights of scorers are relative. The weight that the existing
+//! picker has by default stands for the default of the key here, and another weight scales that.
 
 use std::collections::BTreeMap;
 use std::fs;
