@@ -4,6 +4,7 @@
 //! returns when the listener accepts requests, and a unit that is ordered after Tidegate finds it.
 
 use std::io;
+#[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -19,8 +20,9 @@ fn send(state: &str) -> io::Result<()> {
     let name = name.as_encoded_bytes();
     // A leading @ stands for the zero byte of an abstract name.
     let address = match name.strip_prefix(b"@") {
+        #[cfg(target_os = "linux")]
         Some(rest) => SocketAddr::from_abstract_name(rest)?,
-        None => SocketAddr::from_pathname(String::from_utf8_lossy(name).as_ref())?,
+        _ => SocketAddr::from_pathname(String::from_utf8_lossy(name).as_ref())?,
     };
     UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?;
     Ok(())
