@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo setup test build-tests check loop bench soak simulate study overload goals caches site \
+.PHONY: help demo setup test build-tests check loop bench soak simulate study overload goals caches autoscaling site \
 	chaos fuzz kills audit chart packages sbom reproducible
 
 help: ## show the targets
@@ -48,6 +48,10 @@ overload: ## the start of a flood, a standing queue, bursts, and goodput on reco
 
 caches: ## prefix caches: the routers of the field and ours, on prompts that begin alike
 	$(CARGO) run --release -- simulate scenarios/cache --document docs/benchmarks.md
+
+autoscaling: ## engines that come and go by the queue and by utilisation, on drawn and recorded traffic
+	$(CARGO) run --release -- simulate scenarios/autoscale --document docs/AUTOSCALING.md
+	@cp target/simulate/day/policies.svg docs/pictures/autoscale-day.svg
 
 goals: ## the same without the document, and a missed goal is an error
 	$(CARGO) run --release -- simulate scenarios/overload --goals

@@ -49,6 +49,8 @@ mod reserved_places;
 mod retries;
 mod retry_after;
 mod routing;
+mod scale_from_zero;
+mod scaler;
 mod scripted_backend;
 mod sessions;
 mod shares;

@@ -176,6 +176,12 @@ fn goodput_on_recorded_traffic_keeps_its_limits() {
     keeps_cases("overload/goodput.toml", "rtx4090-8b conv");
 }
 
+/// One trace here; `make autoscaling` plays all of them with two seeds.
+#[test]
+fn the_number_that_is_wanted_costs_fewer_hours_on_recorded_traffic() {
+    keeps_cases("autoscale/recorded-load.toml", "Azure");
+}
+
 #[test]
 fn the_document_names_every_key_of_a_scenario() {
     let file = fs::read_to_string(root().join("crates/sim/src/scenario/file.rs")).unwrap();

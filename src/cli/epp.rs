@@ -63,6 +63,9 @@ impl Epp {
         print(out, &format!("listening on grpc://{}", picker.address()))?;
         print(out, &format!("health on grpc://{}", picker.health_address()))?;
         print(out, &format!("metrics on http://{}", picker.metrics_address()))?;
+        if let Some(address) = picker.scaler_address() {
+            print(out, &format!("scaler on grpc://{address}"))?;
+        }
         for note in notes {
             print(out, &note)?;
         }

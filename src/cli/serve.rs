@@ -53,6 +53,9 @@ impl Serve {
         if let Some(address) = gateway.admin_address() {
             print(out, &format!("visibility on {}://{address}", gateway.admin_scheme()))?;
         }
+        if let Some(address) = gateway.scaler_address() {
+            print(out, &format!("scaler on grpc://{address}"))?;
+        }
         if let Some(folder) = gateway.batch_folder() {
             print(out, &format!("Batch API at /v1/batches, kept in {}", folder.display()))?;
         }

@@ -563,13 +563,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "demand.rs",
         site: "«self.since = None»;",
         instead: "self.since = Some(Time::ZERO)",
-        noticed_by: "a01_what_one_backend",
+        noticed_by: "what_one_backend",
     },
     Mutant {
         name: "a change of the fleet forgets the demand",
         file: "controller/reconfigure.rs",
         site: "«self.restore_demands(&demands)»;",
         instead: "",
-        noticed_by: "a01_the_demand_outlives",
+        noticed_by: "the_demand_outlives",
     },
 ];

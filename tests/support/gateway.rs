@@ -87,11 +87,20 @@ impl Gateway {
 
     /// The same with these environment variables.
     pub(crate) fn launch_in(config: &str, environment: &[(&str, &str)]) -> Self {
+        Self::launch_saying(config, &["listening on http://"], environment)
+    }
+
+    /// Starts it with an address for an autoscaler, which is its second one.
+    pub(crate) fn launch_scaled(config: &str) -> Self {
+        Self::launch_saying(config, &["listening on http://", "scaler on grpc://"], &[])
+    }
+
+    fn launch_saying(config: &str, words: &[&str], environment: &[(&str, &str)]) -> Self {
         let file = fresh_file();
         fs::write(&file, config).unwrap();
         let path = file.to_str().unwrap();
         let arguments = ["serve", "--config", path, "--listen", "127.0.0.1:0"];
-        let process = Process::start_in(&arguments, &["listening on http://"], environment);
+        let process = Process::start_in(&arguments, words, environment);
         let door = process.address();
         Self { process, file, door, pages: door }
     }

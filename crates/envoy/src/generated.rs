@@ -5,4 +5,5 @@ pub mod ext_proc;
 pub mod health;
 pub mod mode;
 pub mod reflection;
+pub mod scaler;
 pub mod status;

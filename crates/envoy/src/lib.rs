@@ -1,5 +1,5 @@
-//! The messages that Tidegate exchanges with Envoy and with clients of gRPC's standard services:
-//! types and descriptors, nothing that runs.
+//! The messages that Tidegate exchanges with Envoy, with KEDA and with clients of gRPC's standard
+//! services: types and descriptors, nothing that runs.
 //!
 //! The files of `generated/` are made from `proto/` and committed, so that building needs no
 //! generator; `tests/generated` makes them and proves that they are up to date. Bytes are
@@ -7,7 +7,7 @@
 
 mod generated;
 
-pub use generated::{base, ext_proc, health, mode, reflection, status};
+pub use generated::{base, ext_proc, health, mode, reflection, scaler, status};
 
 /// The files of `proto/` and all that they import, each after those it needs, as an encoded
 /// `google.protobuf.FileDescriptorSet`: what reflection tells.

@@ -6,8 +6,8 @@
 //! chooses the backend, `prompts` keeps what backends have cached, `slack` lets an ask go first
 //! where its prompt is cached, `reservation` keeps places free, `reconfigure` rebuilds the queue
 //! when sets of backends or settings change, `objective` says how long a waiting ask is fresh,
-//! `forecast` predicts waits, `demand` says how many backends are needed, `retry_after` says when a refused client should retry, and `view`
-//! reports the state.
+//! `forecast` predicts waits, `demand` says what arrives and what a backend carries, `retry_after`
+//! says when a refused client should retry, and `view` reports the state.
 
 mod admit;
 mod complete;

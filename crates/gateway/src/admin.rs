@@ -79,8 +79,10 @@ pub(crate) fn metrics(state: &State, format: MetricsFormat) -> Response<Full<Byt
     let roster = state.fleet.roster();
     let named = id_names(&roster);
     let snapshot = state.scheduler.with(|core, now| state.observer.snapshot(core, now, &named));
-    let hold = state.hold_places.usage(state.config.load().hold.capacity);
-    let process = ProcessStatus { hold, backends: state.fleet.statuses() };
+    let config = state.config.load();
+    let hold = state.hold_places.usage(config.hold.capacity);
+    let goal = config.scaler.goal;
+    let process = ProcessStatus { hold, backends: state.fleet.statuses(), goal };
     let text = state.observer.metrics(&snapshot, &named, &process, format);
     uncached(content(StatusCode::OK, format.media_type(), text.into()))
 }

@@ -2,57 +2,36 @@
 //!
 //! Requests are read, queued and counted as in `serve`, but Envoy proxies them. An
 //! `ext_proc_stream` is one request: `request` reads Envoy's messages about it, `response` builds
-//! the messages to Envoy, `observed_response` follows the response as Envoy shows it, `grpc` frames
-//! both. `health` and `reflection` are gRPC's standard services, on every gRPC port of the picker.
+//! the messages to Envoy, `observed_response` follows the response as Envoy shows it. `health` and `reflection` are gRPC's standard services, on every gRPC port of the picker.
 
 mod ext_proc_stream;
-mod grpc;
 mod health;
 mod observed_response;
 mod reflection;
 mod request;
 mod response;
 
-use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
 use crate::backend::{Endpoint, EndpointError};
 use crate::config::settings::{Epp, EppTls};
 use crate::config::{Config, Source};
+use crate::grpc::{self, Calls, Code, Reply, Status, TlsRule};
 use crate::lifecycle::{self, Running, StartError};
 use crate::state::State;
 use crate::tls_listener::TlsListener;
-use crate::{listener, serve};
-use grpc::{Code, Reply, Status};
+use crate::{scaler, serve};
 
 const PROCESS: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 
-/// Every waiting request holds a stream, and Envoy opens them on a few connections.
-const STREAMS_MAX: u32 = 100_000;
-/// Bodies are read to their end at once, so windows may be large.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 64 << 20;
-const FRAME_MAX: u32 = 256 << 10;
-/// When many clients leave at once, Envoy resets many streams. That is no attack.
-const RESETS_MAX: usize = 100_000;
-/// The first byte of every TLS connection.
-const TLS_HANDSHAKE: u8 = 0x16;
-/// The length of the preface of HTTP/2.
-const PREFACE: usize = 24;
-const PREFACE_PAUSE: Duration = Duration::from_millis(20);
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// The calls of the picker.
+const CALLS: Calls = Calls { thread: "tidegate-epp", answer };
 
 /// A running endpoint picker. Dropping it does not end it; [`Picker::shut_down`] does.
 #[derive(Debug)]
@@ -62,6 +41,7 @@ pub struct Picker {
     address: SocketAddr,
     health_address: SocketAddr,
     metrics_address: SocketAddr,
+    scaler_address: Option<SocketAddr>,
 }
 
 // === impl Picker ===
@@ -89,18 +69,24 @@ impl Picker {
         let metrics_address = metrics_address?;
         let addresses = vec![address, health_address, metrics_address];
         let tls = open_tls(&epp)?;
+        let scaler = scaler::listen(&config.scaler)?;
         let mut running = Running::begin(config, source, (addresses, tls.clone()))?;
         let required = epp.tls == EppTls::Required;
-        for listener in listeners {
-            running.add(start(&running.state, listener, (tls.clone(), required))?);
+        for (listeners, required) in [(listeners, required), (health, false)] {
+            for listener in listeners {
+                let rule = TlsRule { certificate: tls.clone(), required };
+                running.add(CALLS.start(&running.state, listener, rule)?);
+            }
         }
-        for listener in health {
-            running.add(start(&running.state, listener, (tls.clone(), false))?);
+        let scaler_address = scaler.as_ref().map(scaler::ScalerListener::address);
+        if let Some(scaler) = scaler {
+            running.add(scaler.start(&running.state)?);
         }
         for listener in metrics {
             running.add(serve::visibility(&running.state, listener)?);
         }
-        Ok(Self { running, drain: epp.drain, address, health_address, metrics_address })
+        let drain = epp.drain;
+        Ok(Self { running, drain, address, health_address, metrics_address, scaler_address })
     }
 
     /// The address for Envoy.
@@ -116,6 +102,11 @@ impl Picker {
     /// The address of the metrics and the other pages.
     pub fn metrics_address(&self) -> SocketAddr {
         self.metrics_address
+    }
+
+    /// The address for an autoscaler, if there is one.
+    pub fn scaler_address(&self) -> Option<SocketAddr> {
+        self.scaler_address
     }
 
     /// Begins the shutdown: waiting requests are refused, new ones are not accepted, responses may
@@ -156,105 +147,6 @@ fn open_tls(epp: &Epp) -> Result<Option<Arc<TlsListener>>, StartError> {
     }
     let opened = TlsListener::open_grpc(epp.cert_path.as_deref());
     opened.map(Some).map_err(|error| StartError::Unfit(format!("epp.cert_path: {error}").into()))
-}
-
-/// Starts a thread that serves gRPC on a listener, and ends when the process has ended. A caller
-/// may speak TLS if there is a certificate, and must if it is required.
-fn start(
-    state: &Arc<State>,
-    listener: TcpListener,
-    (tls, required): (Option<Arc<TlsListener>>, bool),
-) -> Result<JoinHandle<()>, StartError> {
-    let served = Arc::clone(state);
-    listener::start("tidegate-epp", Arc::clone(state), listener, move || {
-        move |stream| take_calls(Arc::clone(&served), stream, (tls.clone(), required))
-    })
-}
-
-/// Serves the calls of one connection to its end.
-async fn take_calls(
-    state: Arc<State>,
-    stream: TcpStream,
-    (tls, required): (Option<Arc<TlsListener>>, bool),
-) {
-    let (most, patience) = {
-        let server = &state.config.load().server;
-        (server.connections_max, server.header_timeout)
-    };
-    // Envoy copes with a connection that is closed at once.
-    let Some(_place) = state.connections.join(most) else { return };
-    let received = tokio::time::timeout(patience, preface_received(&stream)).await;
-    let Ok(Some(first)) = received else { return };
-    match (tls, first) {
-        (Some(tls), TLS_HANDSHAKE) => {
-            let mut stream = match Box::pin(tls.accept(stream)).await {
-                Ok(stream) => stream,
-                Err(error) => return tracing::debug!(%error, "no TLS handshake"),
-            };
-            // The preface of HTTP/2 must follow in time.
-            let received = tokio::time::timeout(patience, stream.fill_buf()).await;
-            if matches!(received, Ok(Ok([_, ..]))) {
-                take_calls_on(&state, stream).await;
-            }
-        }
-        // A caller that must speak TLS and does not is closed at once.
-        _ if required => {}
-        _ => {
-            // Messages are small, and the next must not wait for the one before.
-            let _ = stream.set_nodelay(true);
-            take_calls_on(&state, stream).await;
-        }
-    }
-}
-
-/// Serves the calls of one connection to its end.
-async fn take_calls_on(
-    state: &Arc<State>,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) {
-    let service = service_fn(|request| {
-        let response = answer(state, request);
-        async move { Ok::<_, Infallible>(response) }
-    });
-    let connection = builder().serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        biased;
-        // An error means that the caller broke off, which ends its calls by itself.
-        _ = connection.as_mut() => return,
-        () = state.closing() => connection.as_mut().graceful_shutdown(),
-    }
-    let _ = connection.await;
-}
-
-/// Waits until a caller has sent as many bytes as the preface of HTTP/2 has, which is less than any
-/// handshake of TLS has. Returns the first byte. hyper checks the preface; from then on its pings
-/// notice a silent caller.
-async fn preface_received(stream: &TcpStream) -> Option<u8> {
-    let mut preface = [0; PREFACE];
-    loop {
-        match stream.peek(&mut preface).await {
-            Ok(0) | Err(_) => return None,
-            Ok(PREFACE) => return preface.first().copied(),
-            // Half a preface is rare, and stays readable, so only a timer can wait for the rest.
-            Ok(_) => tokio::time::sleep(PREFACE_PAUSE).await,
-        }
-    }
-}
-
-fn builder() -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(FRAME_MAX)
-        .max_pending_accept_reset_streams(RESETS_MAX)
-        .max_local_error_reset_streams(RESETS_MAX)
-        .keep_alive_interval(Some(KEEP_ALIVE))
-        .keep_alive_timeout(KEEP_ALIVE);
-    builder
 }
 
 fn answer(state: &Arc<State>, request: Request<Incoming>) -> Response<Reply> {

@@ -9,9 +9,11 @@
 //! and `dbus` publishes the same values on D-Bus.
 //!
 //! There are three entry points: `serve` is the HTTP gateway, `epp` the endpoint picker for Envoy,
-//! and `dispatch_server` a stand-alone dispatcher.
+//! and `dispatch_server` a stand-alone dispatcher. `scaler` tells an autoscaler how many backends
+//! are wanted, and `wake` calls one when there is none.
 
 mod admin;
+mod admin_access;
 pub mod api_keys;
 mod backend;
 mod band_alias;
@@ -35,6 +37,7 @@ mod file_watch;
 #[path = "../../../tests/support/fuzz.rs"]
 mod fuzz;
 mod gates;
+mod grpc;
 mod hop_by_hop;
 mod ingress;
 mod jitter;
@@ -54,6 +57,7 @@ mod prometheus_parser;
 mod proxy;
 mod reply;
 mod request;
+mod scaler;
 mod scheduler;
 mod schema;
 mod serve;
@@ -67,6 +71,7 @@ mod trace_export;
 mod upstream;
 mod usage;
 mod viewers;
+mod wake;
 
 pub use check::{certificates, check};
 pub use dispatch_server::DispatchServer;

@@ -21,6 +21,7 @@ use crate::task;
 use crate::tls_listener::TlsListener;
 use crate::trace_export;
 use crate::usage::Accounts;
+use crate::wake;
 
 /// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -210,6 +211,7 @@ fn watch_over(
         task::spawn(Arc::clone(&state).learn_names());
         task::spawn(Arc::clone(&state).follow_cluster());
         task::spawn(admin::status::watch(Arc::clone(&state)));
+        task::spawn(wake::run(Arc::clone(&state)));
         if let Some(tls) = tls {
             task::spawn(tls.watch());
         }

@@ -41,7 +41,7 @@ pub(crate) use traces::{RequestTrace, TRACEPARENT, Tracer};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use flow::{BANDS, BackendId, Controller, ModelId, RouteReason, Ticket, Time};
+use flow::{BANDS, BackendId, Controller, ModelId, RouteReason, ScaleGoal, Ticket, Time};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use store::UsageKey;
 
@@ -82,6 +82,8 @@ pub(crate) struct ProcessStatus {
     /// Requests that wait for a model without a backend.
     pub(crate) hold: PlacesUsage,
     pub(crate) backends: Vec<BackendStatus>,
+    /// What the number of backends aims at.
+    pub(crate) goal: ScaleGoal,
 }
 
 /// The counters of a request and of its last attempt, found once per request.

@@ -4,7 +4,6 @@
 //! connections over them. One more thread keeps the time of the core, watches the backends and
 //! reloads the configuration.
 
-mod admin_access;
 mod batch_routes;
 mod client_stream;
 mod connection;
@@ -38,6 +37,7 @@ use crate::config::{Config, Source};
 use crate::durable_queues::{self, DurableQueues};
 use crate::lifecycle::{self, Running, StartError};
 use crate::reply::{Refused, error};
+use crate::scaler;
 use crate::state::State;
 use crate::tls_listener::TlsListener;
 
@@ -47,6 +47,7 @@ pub struct Gateway {
     running: Running,
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
+    scaler_address: Option<SocketAddr>,
     /// Whether clients, and readers of the status pages, speak TLS.
     is_tls: (bool, bool),
 }
@@ -73,6 +74,7 @@ impl Gateway {
         let tls = lifecycle::open_tls(config.server.tls.as_ref())?;
         let admin_tls = tls.clone().filter(|_| config.admin.tls);
         let is_tls = (tls.is_some(), admin_tls.is_some());
+        let scaler = scaler::listen(&config.scaler)?;
         let mut running = Running::begin(config, source, (addresses, tls.clone()))?;
         let durable_queues =
             match durable_queues::open(&running.state, Some((address, tls.clone()))) {
@@ -99,7 +101,11 @@ impl Gateway {
                 (doors, queues, admin_tls.clone()),
             )?);
         }
-        Ok(Self { running, address, admin_address, is_tls })
+        let scaler_address = scaler.as_ref().map(scaler::ScalerListener::address);
+        if let Some(scaler) = scaler {
+            running.add(scaler.start(&running.state)?);
+        }
+        Ok(Self { running, address, admin_address, scaler_address, is_tls })
     }
 
     /// The address for clients.
@@ -110,6 +116,11 @@ impl Gateway {
     /// The address of the status pages, if it is another one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
+    }
+
+    /// The address for an autoscaler, if there is one.
+    pub fn scaler_address(&self) -> Option<SocketAddr> {
+        self.scaler_address
     }
 
     /// The scheme of URLs for clients.

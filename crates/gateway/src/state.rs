@@ -53,6 +53,10 @@ pub(crate) struct State {
     pub(crate) large_bodies: LargeBodies,
     pub(crate) hold_places: Places,
     pub(crate) read_places: Places,
+    /// The streams of autoscalers.
+    pub(crate) scaler_places: Places,
+    /// Counts the requests that began to wait without a backend.
+    pub(crate) unserved: watch::Sender<u64>,
     pub(crate) tenants: TenantLimits,
     /// What the status page remembers.
     pub(crate) trends: Mutex<Trends>,
@@ -123,6 +127,8 @@ impl State {
             large_bodies: LargeBodies::new(),
             hold_places: Places::default(),
             read_places: Places::default(),
+            scaler_places: Places::default(),
+            unserved: watch::Sender::default(),
             tenants,
             trends: Mutex::default(),
             status_feed: watch::Sender::default(),

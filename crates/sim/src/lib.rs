@@ -3,6 +3,7 @@
 //! Pure like the core: no clock, no files, no threads. One seed gives one history.
 
 pub mod arrivals;
+pub mod autoscaler;
 pub mod engine;
 pub mod measure;
 pub mod percentile;

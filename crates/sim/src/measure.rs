@@ -100,6 +100,8 @@ pub struct History {
     pub preemptions: u64,
     /// Prompt tokens that prefix caches saved, and those asked of them, over the whole run.
     pub prefix_hits: (u64, u64),
+    /// Seconds of engines within the window, those that started or stopped included.
+    pub engine_secs: f64,
     /// What each tenant got, and what it was entitled to.
     pub shares: Shares,
     /// What each tenant was charged for, in the order of the grants.

@@ -173,6 +173,11 @@ pub trait Policy {
         0
     }
 
+    /// How many engines the demand needs, where the policy measures it.
+    fn engines_wanted(&mut self, _now: Time) -> Option<u32> {
+        None
+    }
+
     /// How many requests it lets an engine have at once, where it has such a limit.
     fn limit(&self, _engine: EngineId) -> Option<f64> {
         None

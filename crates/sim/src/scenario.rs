@@ -20,6 +20,7 @@ use std::sync::Arc;
 use flow::{BANDS, Band, Span};
 
 use crate::arrivals::{Periods, SharedText};
+use crate::autoscaler::Scaling;
 use crate::engine::Profile;
 use crate::measure::{History, Slo};
 use crate::policy::Tenant;
@@ -56,7 +57,9 @@ pub struct Scenario {
     pub network: Span,
     /// How engines tell how they are; nothing where they do not.
     pub metrics: Option<Metrics>,
-    /// The engines.
+    /// How engines come and go, under the policies that say by what.
+    pub scaling: Option<Scaling>,
+    /// The engines; the most of them, where they come and go.
     pub engines: Vec<Profile>,
     /// The traffic.
     pub traffic: Vec<Traffic>,

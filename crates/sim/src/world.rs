@@ -9,6 +9,7 @@ mod clients;
 mod event_queue;
 mod faults;
 mod gateway;
+mod scaling;
 mod servers;
 
 use std::sync::Arc;
@@ -16,12 +17,14 @@ use std::sync::Arc;
 use flow::{Band, Span, Time};
 
 use crate::arrivals::{ClosedLoop, Request};
+use crate::autoscaler::{Autoscaler, ScaleSignal, Scaling};
 use crate::engine::Profile;
 use crate::measure::{Charges, History, Outcome, Recorder, Series, Window};
 use crate::policy::{EngineId, Policy, Tenant};
 
 use clients::ClientSource;
 use event_queue::{Event, EventQueue};
+use scaling::Fleet;
 use servers::{Batches, Server};
 
 /// How often a request that failed before its first token is tried at most.
@@ -43,6 +46,8 @@ pub struct Setup {
     pub metrics: Option<Metrics>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
+    /// How engines come and go, and what decides it; without it all of them stay.
+    pub scaling: Option<(Scaling, ScaleSignal)>,
     /// Whether engines are told the band of each job as its priority.
     pub priorities: bool,
     /// How long requests arrive.
@@ -140,6 +145,7 @@ struct World<'a> {
     open: Vec<Open>,
     open_count: usize,
     ready: Vec<bool>,
+    fleet: Fleet,
     recorder: Recorder,
     rules: Rules,
 }
@@ -203,6 +209,7 @@ impl Setup {
             network: Span::from_millis(1),
             metrics: None,
             faults: Vec::new(),
+            scaling: None,
             priorities: false,
             length,
             drain: Span::from_secs(600),
@@ -237,14 +244,22 @@ impl<'a> World<'a> {
         let window = Window { from: Time::ZERO.after(setup.warm_up), to: arrivals_end };
         let series = Series { every: setup.sample, moments: Vec::new() };
         let charges = Charges { cost: policy.cost(), slack: policy.slack() };
-        let recorder = Recorder::new(window, setup.engines.len(), series, charges);
+        let count = setup.engines.len();
+        let recorder = Recorder::new(window, count, series, charges);
+        let scaler = setup.scaling.map(|(scaling, signal)| Autoscaler::new(scaling, signal));
+        let fleet = Fleet::new(count, scaler, window);
+        let mut servers: Vec<Server> = setup.engines.iter().map(Server::new).collect();
+        for (at, server) in servers.iter_mut().enumerate() {
+            server.up = fleet.is_on(at);
+        }
         Self {
             now: Time::ZERO,
             follows_streams: policy.follows_streams(),
             policy,
             event_queue: EventQueue::default(),
-            ready: vec![true; setup.engines.len()],
-            servers: setup.engines.iter().map(Server::new).collect(),
+            ready: (0..count).map(|at| fleet.is_on(at)).collect(),
+            servers,
+            fleet,
             batches: Batches::default(),
             sources: ClientSource::all(setup.sources, setup.seed),
             tenants: setup.tenants,
@@ -271,6 +286,9 @@ impl<'a> World<'a> {
         self.event_queue.add(Time::ZERO, Event::Sample);
         if let Some(metrics) = self.rules.metrics {
             self.event_queue.add(Time::ZERO.after(metrics.every), Event::Scrape);
+        }
+        if let Some(poll) = self.fleet.poll() {
+            self.event_queue.add(Time::ZERO.after(poll), Event::Look);
         }
         for tap in 0..self.sources.len() {
             self.open_source(tap);
@@ -315,6 +333,8 @@ impl<'a> World<'a> {
             Event::Fail(request) => self.fail(request, false),
             Event::Reject(request) => self.fail(request, true),
             Event::Ready(engine, ready) => self.note_ready(engine, ready),
+            Event::Started(engine, number) => self.started(engine, number),
+            Event::Look => self.look(),
             Event::Fault(number) => self.inject_fault(number as usize),
             Event::Scrape => self.scrape(),
             Event::Reading => self.deliver_reading(),
@@ -336,7 +356,12 @@ impl<'a> World<'a> {
                 record.end = self.now;
             }
         }
-        History { prefix_hits, ..self.recorder.finish(self.tenants, preemptions, self.now) }
+        let engine_secs = self.fleet.bill(self.now.max(self.recorder.window().to));
+        History {
+            prefix_hits,
+            engine_secs,
+            ..self.recorder.finish(self.tenants, preemptions, self.now)
+        }
     }
 }
 

@@ -29,14 +29,14 @@ const IDLE: Demand = Demand {
 };
 
 #[test]
-fn a01_what_arrives_is_carried_with_room_to_spare() {
+fn what_arrives_is_carried_with_room_to_spare() {
     let demand = Demand { in_flight: 40, ..busy() };
     assert_eq!(demand.wanted(GOAL), 5, "8 a second over 2, of which 0.8 is used");
     assert_eq!(demand.wanted(ScaleGoal { utilization: 1.0, ..GOAL }), 4);
 }
 
 #[test]
-fn a01_the_backlog_is_gone_within_the_wanted_time() {
+fn the_backlog_is_gone_within_the_wanted_time() {
     let demand = Demand { backlog: 600.0, waiting: 600, ..busy() };
     assert_eq!(demand.wanted(GOAL), 10, "five more complete 10 a second for a minute");
     assert_eq!(demand.backlog_secs(), 100.0, "600 over three times 2");
@@ -45,7 +45,7 @@ fn a01_the_backlog_is_gone_within_the_wanted_time() {
 }
 
 #[test]
-fn a01_no_more_backends_are_wanted_than_would_take_every_ask_at_once() {
+fn no_more_backends_are_wanted_than_would_take_every_ask_at_once() {
     let demand = Demand { backlog: 1e9, waiting: 100, in_flight: 12, ..busy() };
     assert_eq!(demand.wanted(GOAL), 35, "112 asks, four at each, 0.8 of them used");
     let nowhere = Demand { places: None, ..demand };
@@ -53,7 +53,7 @@ fn a01_no_more_backends_are_wanted_than_would_take_every_ask_at_once() {
 }
 
 #[test]
-fn a01_before_a_rate_is_known_the_places_in_use_count() {
+fn before_a_rate_is_known_the_places_in_use_count() {
     let demand = Demand { carried: None, in_flight: 12, ..busy() };
     assert_eq!(demand.wanted(GOAL), 4, "three full backends, of which 0.8 should be used");
     let unknown = Demand { places: None, ..demand };
@@ -61,7 +61,7 @@ fn a01_before_a_rate_is_known_the_places_in_use_count() {
 }
 
 #[test]
-fn a01_none_is_wanted_once_nothing_has_come_for_a_minute() {
+fn none_is_wanted_once_nothing_has_come_for_a_minute() {
     assert_eq!(IDLE.wanted(GOAL), 0);
     let lately = |secs| Demand { since_arrival: Some(Span::from_secs(secs)), ..IDLE };
     assert_eq!([59, 60].map(|secs| lately(secs).wanted(GOAL)), [1, 0]);
@@ -74,7 +74,7 @@ fn a01_none_is_wanted_once_nothing_has_come_for_a_minute() {
 }
 
 #[test]
-fn a01_numbers_out_of_range_ask_for_no_backend_too_many() {
+fn numbers_out_of_range_ask_for_no_backend_too_many() {
     let odd = Demand { arriving: f64::INFINITY, carried: Some(0.0), ..busy() };
     assert_eq!(odd.wanted(GOAL), 4, "a rate of nothing is none");
     let odd = ScaleGoal { utilization: 0.0, drain: Span::ZERO };
@@ -82,7 +82,7 @@ fn a01_numbers_out_of_range_ask_for_no_backend_too_many() {
 }
 
 #[test]
-fn a01_what_one_backend_carries_is_measured_from_its_first_completion() {
+fn what_one_backend_carries_is_measured_from_its_first_completion() {
     let mut meter = DemandMeter::default();
     meter.start();
     // Two backends that complete four a second together begin after half a minute.
@@ -97,7 +97,7 @@ fn a01_what_one_backend_carries_is_measured_from_its_first_completion() {
 }
 
 #[test]
-fn a01_a_high_estimate_is_corrected_when_the_cost_is_known() {
+fn a_high_estimate_is_corrected_when_the_cost_is_known() {
     let mut meter = DemandMeter::default();
     for count in 0..6000 {
         meter.arrived(100, at(f64::from(count) / 10.0));

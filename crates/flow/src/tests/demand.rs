@@ -26,10 +26,10 @@ fn demand(fixture: &mut Fixture) -> Demand {
     fixture.gate.demand(MODEL, now).unwrap()
 }
 
-/// A01: three times what one backend carries needs four backends, and the same after the fleet has
+/// Three times what one backend carries needs four backends, and the same after the fleet has
 /// changed: nothing measured is lost.
 #[test]
-fn a01_the_demand_outlives_a_change_of_the_fleet() {
+fn the_demand_outlives_a_change_of_the_fleet() {
     let mut fixture = Fixture::new(limited_to(2.0), 1);
     let in_flight = run(&mut fixture, 60, 6, Vec::new());
     let before = demand(&mut fixture);
@@ -48,9 +48,9 @@ fn a01_the_demand_outlives_a_change_of_the_fleet() {
     assert_eq!((over.waiting, over.backlog_secs(), over.wanted(goal)), (0, 0.0, 0), "{over:?}");
 }
 
-/// A01: a configured model without any backend has a demand as soon as an ask waits for it.
+/// A configured model without any backend has a demand as soon as an ask waits for it.
 #[test]
-fn a01_an_ask_without_a_backend_wants_one() {
+fn an_ask_without_a_backend_wants_one() {
     let mut fixture = Fixture::with(limited_to(2.0), &[]);
     assert_eq!(fixture.gate.demand(ModelId(7), fixture.now), None, "no such model");
     fixture.gate.expect_models([MODEL].into_iter(), fixture.now);
@@ -63,9 +63,9 @@ fn a01_an_ask_without_a_backend_wants_one() {
     assert_eq!((served.waiting, served.in_flight, served.ready), (1, 2, 1));
 }
 
-/// A01: models that share backends have one demand, which counts once.
+/// Models that share backends have one demand, which counts once.
 #[test]
-fn a01_models_that_share_backends_have_one_demand() {
+fn models_that_share_backends_have_one_demand() {
     let mut fixture = Fixture::with(limited_to(2.0), &[backend(0, &[1, 2])]);
     run(&mut fixture, 30, 2, Vec::new());
     let one = demand(&mut fixture);

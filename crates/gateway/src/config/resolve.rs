@@ -13,6 +13,7 @@ mod lints;
 mod models;
 mod queue;
 mod router;
+mod scaler;
 pub(super) mod server;
 mod tenants;
 
@@ -45,6 +46,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         admin: server::admin(&root.section("admin"), &server),
         server,
         epp: server::epp(&root.section("epp")),
+        scaler: scaler::scaler(&root.section("scaler")),
         log: server::log(&root.section("log")),
         traces: server::traces(&root.section("traces")),
         dbus: server::dbus(&root.section("dbus")),

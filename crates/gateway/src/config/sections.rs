@@ -11,6 +11,7 @@ mod forms;
 mod lists;
 mod queue;
 mod router;
+mod scaler;
 mod server;
 mod tenants;
 mod traces;
@@ -23,6 +24,7 @@ pub(crate) use forms::server_address;
 pub(super) use lists::{BAND_RULES, FLOWS, MODELS, OBJECTIVES};
 pub(super) use queue::{CONTROLLER, QUEUE, WORKLOAD};
 pub(super) use router::ROUTER;
+pub(super) use scaler::SCALER;
 pub(super) use server::{ADMIN, DBUS, EPP, LOG, SERVER};
 pub(super) use tenants::{AUTH, TENANTS, USAGE};
 pub(super) use traces::TRACES;
@@ -44,6 +46,7 @@ pub(super) const ROOT: SectionSchema = SectionSchema::new(
             .unset("none: requests need no key"),
         key("usage", Table(&USAGE), "The accounts of tenants."),
         key("epp", Table(&EPP), "The endpoint picker."),
+        key("scaler", Table(&SCALER), "What an autoscaler is told."),
         key("log", Table(&LOG), "Log lines."),
         key("traces", Table(&TRACES), "Traces of requests."),
         key("dbus", Table(&DBUS), "The D-Bus interface."),

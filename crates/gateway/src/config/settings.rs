@@ -6,6 +6,7 @@ mod backend_spec;
 mod cluster;
 pub mod dispatch;
 mod logs;
+mod scaler;
 pub mod tenants;
 mod tls;
 
@@ -28,6 +29,7 @@ use crate::schema::{Finding, Report, Table};
 pub use backend_spec::BackendSpec;
 pub use cluster::{ClusterRules, DrainCause, Kubernetes, KubernetesTarget, PoolGroup};
 pub use logs::{Log, LogFormat, TraceProtocol, Traces};
+pub use scaler::{Scaler, Wake};
 pub use tls::{ClientCertificates, EppTls, ServerTls};
 
 /// The whole configuration.
@@ -49,6 +51,8 @@ pub struct Config {
     pub tokens: Option<Arc<TokenVerifier>>,
     /// The endpoint picker.
     pub epp: Epp,
+    /// What an autoscaler is told.
+    pub scaler: Scaler,
     /// The settings of the core.
     pub flow: Settings,
     /// The flow that a request belongs to.

@@ -132,6 +132,8 @@ impl Dispatcher {
             let depth = self.store.depth(&served.queue.name).await?;
             let before = served.metrics.depth().dead;
             served.metrics.counted(depth);
+            let lanes = self.store.lanes(&served.queue.name, moment()).await?;
+            served.metrics.due(&lanes, moment());
             if depth.dead > before {
                 let (queue, dead) = (&served.queue.name, depth.dead);
                 tracing::warn!(queue, dead, "new dead letters: see `tidegate dispatch dead list`");

@@ -19,13 +19,13 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
-use super::grpc::{Incoming, Outgoing, Status};
 use super::observed_response::ObservedResponse;
 use super::request::{self, ReadError, RequestHead, RequestRest, ResponseBodies};
 use super::response;
 use crate::backend::EndpointAddress;
 use crate::body_memory::BodyHolder;
 use crate::config::Config;
+use crate::grpc::{Incoming, Outgoing, Status};
 use crate::ingress::{self, Caller, ReadContext};
 use crate::large_bodies;
 use crate::lazy_timer::LazyTimer;

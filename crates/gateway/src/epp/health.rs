@@ -12,8 +12,8 @@ use std::time::Duration;
 use envoy::health::health_check_response::ServingStatus;
 use envoy::health::{HealthCheckRequest, HealthCheckResponse, HealthListResponse};
 
-use super::grpc::{Code, Incoming, Outgoing, Status};
 use crate::admin;
+use crate::grpc::{Code, Incoming, Outgoing, Status};
 use crate::state::State;
 
 pub(super) const CHECK: &str = "/grpc.health.v1.Health/Check";

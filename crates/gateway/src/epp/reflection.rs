@@ -15,7 +15,7 @@ use envoy::reflection::{
 use prost::Message as _;
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
-use super::grpc::{Code, Incoming, Outgoing, Status};
+use crate::grpc::{Code, Incoming, Outgoing, Status};
 
 pub(super) const INFO: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 pub(super) const OLDER_INFO: &str =

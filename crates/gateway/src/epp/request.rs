@@ -11,11 +11,11 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use prost_types::value::Kind;
 
-use super::grpc::{Code, Incoming, Status};
 use super::response::{LB, SERVED, SUBSET, SUBSET_HINT};
 use crate::backend::{EndpointAddress, SUBSET_ADDRESSES_MAX};
 use crate::body_memory::Reservation;
 use crate::config::settings::Server;
+use crate::grpc::{Code, Incoming, Status};
 use crate::reply::Fault;
 
 /// The first message of a stream.

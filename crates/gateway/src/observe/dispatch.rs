@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use store::Depth;
+use store::{Depth, Lane, Moment};
 
 use super::prometheus_writer::{MetricType, MetricsText};
 use crate::gates::GateGauge;
@@ -48,6 +48,17 @@ pub(crate) struct QueueMetrics {
     reclaimed: AtomicU64,
     /// The last counts: pending, retry, claimed, dead.
     depth: [AtomicU64; 4],
+    /// The last look at its deadlines, while messages are pending.
+    due: Mutex<Option<BacklogDue>>,
+}
+
+/// The pending messages of a queue against their deadlines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct BacklogDue {
+    /// Seconds until the earliest deadline; less than 0 if it has passed.
+    pub(crate) first_secs: f64,
+    /// Messages that must end in a second, so that each tenant's are done by its earliest deadline.
+    pub(crate) rate_needed: f64,
 }
 
 // === impl DispatchMetrics ===
@@ -65,6 +76,7 @@ impl DispatchMetrics {
             ends: Default::default(),
             reclaimed: AtomicU64::new(0),
             depth: Default::default(),
+            due: Mutex::default(),
         });
         queues.push(Arc::clone(&metrics));
         metrics
@@ -82,6 +94,7 @@ impl DispatchMetrics {
             return;
         }
         write_queues(text, &queues);
+        write_due(text, &queues);
         write_gates(text, &lock(&self.gates));
     }
 }
@@ -112,6 +125,23 @@ fn write_queues(text: &mut MetricsText, queues: &[Arc<QueueMetrics>]) {
         {
             family.add(&[("queue", &metrics.queue), ("state", state)], count.load(Relaxed));
         }
+    }
+}
+
+/// Writes what is due, of the queues with pending messages.
+fn write_due(text: &mut MetricsText, queues: &[Arc<QueueMetrics>]) {
+    let due: Vec<(&str, BacklogDue)> =
+        queues.iter().filter_map(|one| Some((one.queue.as_str(), (*lock(&one.due))?))).collect();
+    let help = "Time until the earliest deadline of the pending batch requests.";
+    let mut family = text.family("dispatch_deadline_seconds", MetricType::Gauge, help);
+    for (queue, due) in &due {
+        family.add(&[("queue", queue)], due.first_secs);
+    }
+    let help = "Batch requests that must end in a second, so that those of each tenant are done by \
+                its earliest deadline.";
+    let mut family = text.family("dispatch_rate_needed", MetricType::Gauge, help);
+    for (queue, due) in &due {
+        family.add(&[("queue", queue)], due.rate_needed);
     }
 }
 
@@ -163,6 +193,11 @@ impl QueueMetrics {
         }
     }
 
+    /// Sets what is due.
+    pub(crate) fn due(&self, lanes: &[Lane], now: Moment) {
+        *lock(&self.due) = BacklogDue::of(lanes, now);
+    }
+
     /// The last counts of the queue.
     pub(crate) fn depth(&self) -> Depth {
         let [pending, retry, claimed, dead] =
@@ -176,6 +211,29 @@ impl QueueMetrics {
     }
 }
 
+// === impl BacklogDue ===
+
+impl BacklogDue {
+    /// What is due; `None` if nothing is pending. All messages of a tenant count for its earliest
+    /// deadline, because the others are not known, so the rate is an upper limit.
+    fn of(lanes: &[Lane], now: Moment) -> Option<Self> {
+        let left = |lane: &Lane| (lane.deadline.millis() as f64 - now.millis() as f64) / 1000.0;
+        let mut lanes: Vec<(f64, u64)> =
+            lanes.iter().map(|lane| (left(lane), lane.waiting)).collect();
+        lanes.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let first_secs = lanes.first()?.0;
+        let mut pending = 0;
+        let rates = lanes.into_iter().map(|(left, waiting)| {
+            pending += waiting;
+            pending as f64 / left.max(1.0)
+        });
+        Some(Self { first_secs, rate_needed: rates.fold(0.0, f64::max) })
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,7 +62,7 @@ impl Scrape<'_> {
         let all_counters = model_labels.all();
         queue::write(text, snapshot, &live, &all_counters);
         queue::write_hold(text, self.process.hold);
-        stock::write(text, snapshot, &live, &targets);
+        stock::write(text, snapshot, &live, (&targets, self.process.goal));
         flows::write(text, snapshot);
         requests::write(text, &all_counters);
         backends::write(text, snapshot, named, self.backends);

@@ -4,7 +4,8 @@
 //! for each ask, flow and workload.
 
 use flow::{
-    AskView, BANDS, BackendId, BackendView, Band, Controller, Counters, ModelId, Span, Stage, Time,
+    AskView, BANDS, BackendId, BackendView, Band, Controller, Counters, Demand, ModelId, Span,
+    Stage, Time,
 };
 
 use super::IdNames;
@@ -32,6 +33,8 @@ pub(crate) struct Snapshot {
     pub(super) model_bounds: Vec<(ModelId, [f64; 3])>,
     /// The cost per second that is completed, for the models for which requests wait.
     pub(super) drain_rates: Vec<(ModelId, f64)>,
+    /// The demand for the backends of each model.
+    pub(super) demands: Vec<(ModelId, Demand)>,
     /// Flows with live requests, and all remembered flows.
     pub(super) flows: [u64; 2],
     pub(super) workloads: [u64; 2],
@@ -84,6 +87,9 @@ impl Snapshot {
         }
         let models = || named.models.keys().take(NAMES_MAX);
         let drained = |&model: &ModelId| core.drain_rate(model).map(|rate| (model, rate));
+        let drain_rates = models().filter_map(drained).collect();
+        let demands = models().filter_map(|&model| Some((model, core.demand(model, now)?)));
+        let demands = demands.collect();
         Self {
             counters: *core.counters(),
             waiting: core.waiting(),
@@ -95,7 +101,8 @@ impl Snapshot {
             backends: core.backends().collect(),
             asks,
             model_bounds: models().map(|&model| (model, core.bounds(model))).collect(),
-            drain_rates: models().filter_map(drained).collect(),
+            drain_rates,
+            demands,
             flows,
             workloads,
             fullness: Fullness::of(core, 1.0),

@@ -50,6 +50,9 @@ impl Request {
         self.record.bypassed = !permit.waits();
         if permit.waits() {
             self.record.began_waiting();
+            if !self.has_backend() {
+                self.state.unserved.send_modify(|count| *count = count.wrapping_add(1));
+            }
         }
         self.permit = Some(permit);
         Ok(())

@@ -9,8 +9,9 @@ use hyper::body::Incoming;
 use serde::Serialize;
 use store::{ErrorKind, StoreError};
 
-use super::{admin_access, request_body};
+use super::request_body;
 use crate::admin;
+use crate::admin_access;
 use crate::body_memory::BodyHolder;
 use crate::durable_queues::DurableQueues;
 use crate::durable_queues::dead_letters::{DeadLetterAction, DeadLetterSelection};

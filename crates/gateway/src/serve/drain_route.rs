@@ -6,7 +6,8 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use serde::Serialize;
 
-use super::{admin_access, request_body};
+use super::request_body;
+use crate::admin_access;
 use crate::ingress::path::{self, DrainCall};
 use crate::reply::{Fault, error, json, uncached};
 use crate::state::State;

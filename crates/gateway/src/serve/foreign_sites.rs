@@ -17,7 +17,7 @@ use http::header::{
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 
-use super::admin_access;
+use crate::admin_access;
 use crate::config::Config;
 use crate::ingress::headers::{self, is_preflight};
 use crate::ingress::path::{AdminPage, Route};

@@ -17,8 +17,8 @@ use super::local_api::Local;
 use super::response_writer::{Content, Reply};
 use super::worker::Worker;
 use super::{
-    admin_access, dashboard, dispatch_pages, drain_route, foreign_sites, head_check, local_api,
-    models, queue_status, request_body, status_stream, usage_page,
+    dashboard, dispatch_pages, drain_route, foreign_sites, head_check, local_api, models,
+    queue_status, request_body, status_stream, usage_page,
 };
 use crate::body_memory::{BodyHolder, Reservation};
 use crate::config::Config;
@@ -28,7 +28,7 @@ use crate::observe::MetricsFormat;
 use crate::proxy::{ProxiedRequest, UpstreamRequest};
 use crate::reply::{ErrorFormat, Fault, Refused, content, error, headers, json, uncached};
 use crate::request::{Request, RequestRecord, arrive};
-use crate::{admin, large_bodies};
+use crate::{admin, admin_access, large_bodies};
 
 /// Responds to a request.
 pub(super) async fn answer(

@@ -10,10 +10,10 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body::Frame;
 
-use super::admin_access;
 use super::response_writer::Content;
 use super::unread_frames::Frames;
 use crate::admin::status;
+use crate::admin_access;
 use crate::body_memory::BodyHolder;
 use crate::ingress::path::AdminPage;
 use crate::reply::{Fault, error};

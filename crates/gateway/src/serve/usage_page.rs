@@ -11,7 +11,7 @@ use http_body_util::Full;
 use serde::Serialize;
 use store::{StoreError, UsageAmounts, UsageKey, UsageQuery};
 
-use super::admin_access;
+use crate::admin_access;
 use crate::calendar;
 use crate::clock;
 use crate::config::settings::Config;

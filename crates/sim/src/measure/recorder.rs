@@ -171,6 +171,16 @@ impl Recorder {
         (spent.output > 0).then(|| self.cost.of(spent))
     }
 
+    /// Requests that wait at the gateway.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting_by_band.iter().sum()
+    }
+
+    /// Requests at an engine.
+    pub(crate) fn in_flight(&self, engine: usize) -> u32 {
+        self.in_flight[engine]
+    }
+
     /// The part of the run that counts.
     pub(crate) fn window(&self) -> Window {
         self.window
@@ -201,6 +211,7 @@ impl Recorder {
             produced: self.produced,
             preemptions,
             prefix_hits: (0, 0),
+            engine_secs: 0.0,
             shares: self.shares,
             ledger: self.ledger,
             series: self.series,

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use flow::{
     Ask, AutoBound, BackendId, BackendSupply, Bounds, Controller, Event, Eviction, FlowClass,
-    ModelId, Refusal, RequeuePosition, Settings, Span, Ticket, Time, Usage, Verdict, Weight,
+    ModelId, Refusal, RequeuePosition, ScaleGoal, Settings, Span, Ticket, Time, Usage, Verdict,
+    Weight,
 };
 
 use super::{
@@ -291,6 +292,11 @@ impl Policy for Tidegate {
 
     fn slack(&self) -> u64 {
         u64::from(self.controller.settings().cache_slack)
+    }
+
+    fn engines_wanted(&mut self, now: Time) -> Option<u32> {
+        let demand = self.controller.demand(MODEL, now)?;
+        Some(demand.wanted(ScaleGoal::default()))
     }
 
     fn binding(&self, engine: EngineId) -> Option<AutoBound> {

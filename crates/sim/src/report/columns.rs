@@ -53,6 +53,7 @@ fn writer(measure: Measure) -> fn(f64) -> String {
         Measure::Requests | Measure::Goodput | Measure::Within(_) => number::rate,
         Measure::GoodputShare => number::percent,
         Measure::InFlight | Measure::InFlightMax => number::tenth,
+        Measure::EngineHours | Measure::Engines => number::tenth,
         Measure::Served | Measure::Refused | Measure::GaveUp | Measure::Failed => number::percent,
         Measure::Open | Measure::Started | Measure::Bound(_) | Measure::Cached => number::percent,
         Measure::Jain | Measure::Gap => number::ratio,

@@ -22,15 +22,18 @@ pub(super) fn setup(
         traffic.source(at, trace, &policy.without, Moment { scenario, cell })
     };
     let sources: Result<Vec<Source>, _> = scenario.traffic.iter().enumerate().map(source).collect();
+    let mut engines = scenario.engines.clone();
+    engines.truncate(policy.fixed_engines.map_or(usize::MAX, |count| count as usize));
     Ok(Setup {
         tenants: scenario.tenants.clone(),
         network: scenario.network,
         metrics: scenario.metrics.filter(|_| policy.metrics),
         faults: scenario.faults.clone(),
+        scaling: scenario.scaling.zip(policy.scale_by),
         drain: scenario.drain,
         warm_up: scenario.warm_up,
         seed: cell.seed,
-        ..Setup::new(scenario.engines.clone(), sources?, scenario.duration)
+        ..Setup::new(engines, sources?, scenario.duration)
     })
 }
 

@@ -7,6 +7,7 @@ mod traffic;
 use flow::{Span, Time};
 
 use super::{PolicyConfig, Scenario, ScenarioError, Traffic, file};
+use crate::autoscaler::Scaling;
 use crate::engine::{Profile, RanksShape, Shape};
 use crate::measure::Slo;
 use crate::policy::Tenant;
@@ -58,6 +59,7 @@ pub(super) fn scenario(file: file::File) -> Checked<Scenario> {
     let tenants = indexed(&file.tenants, "tenants", tenant)?;
     check_tenants(&tenants)?;
     let count = engines.len();
+    let scaling = scaling(file.scaling.as_ref(), &policies, count)?;
     let expected = indexed(&file.expect, "expect", |key, expect| {
         figures::expectation(key, expect, &policies, &loads)
     })?;
@@ -69,6 +71,7 @@ pub(super) fn scenario(file: file::File) -> Checked<Scenario> {
         drain: file.drain.map_or(Span::from_secs(600), |length| length.0),
         network: file.network.map_or(Span::from_millis(1), |length| length.0),
         metrics,
+        scaling,
         engines,
         traffic,
         tenants,
@@ -160,6 +163,31 @@ fn metrics(given: Option<&file::Metrics>) -> Checked<Option<Metrics>> {
     let every = given.every.0;
     require(every >= Span::from_millis(1), "metrics.every", "must be 1ms or more")?;
     Ok(Some(Metrics { every, lag: given.lag.map_or(Span::ZERO, |lag| lag.0) }))
+}
+
+/// How engines come and go. An engine of which too few exist would be a start that never ends.
+fn scaling(
+    given: Option<&file::Scaling>,
+    policies: &[PolicyConfig],
+    engines: usize,
+) -> Checked<Option<Scaling>> {
+    for (at, policy) in policies.iter().enumerate() {
+        let key = format!("policies[{at}]");
+        let scales = policy.scale_by.is_some();
+        require(!scales || given.is_some(), format!("{key}.scale_by"), "needs [scaling]")?;
+        let known = policy.fixed_engines.is_none_or(|count| count as usize <= engines);
+        let message = format!("there are {engines} engines");
+        require(known, format!("{key}.fixed_engines"), message)?;
+    }
+    let Some(given) = given else { return Ok(None) };
+    let (min, max) = (given.min.unwrap_or(1), engines as u32);
+    let message = format!("must be 1 to {max}, the number of engines");
+    require((1..=max).contains(&min), "scaling.min", message)?;
+    let poll = given.poll.map_or(Span::from_secs(15), |length| length.0);
+    require(poll >= Span::from_secs(1), "scaling.poll", "must be 1s or more")?;
+    let cool_down = given.cool_down.map_or(Span::from_secs(300), |length| length.0);
+    require(cool_down <= Span::from_secs(86_400), "scaling.cool_down", "must be a day at most")?;
+    Ok(Some(Scaling { min, max, start_up: given.start_up.0, poll, cool_down }))
 }
 
 fn engines(given: &[file::Engine]) -> Checked<Vec<Profile>> {

@@ -53,6 +53,10 @@ pub enum Measure {
     Preemptions,
     /// The part of all prompt tokens that engines found in their caches.
     Cached,
+    /// Hours of engines, those that start or stop included.
+    EngineHours,
+    /// Engines as a mean over the time that counts.
+    Engines,
     /// Seconds from arrival to the first token.
     Ttft(Point),
     /// Seconds from arrival to the last token.
@@ -91,7 +95,7 @@ pub struct Scope {
     pub until: Option<Time>,
 }
 
-const PLAIN: [(&str, Measure); 20] = [
+const PLAIN: [(&str, Measure); 22] = [
     ("throughput", Measure::Throughput),
     ("requests", Measure::Requests),
     ("goodput", Measure::Goodput),
@@ -112,6 +116,8 @@ const PLAIN: [(&str, Measure); 20] = [
     ("gap", Measure::Gap),
     ("preemptions", Measure::Preemptions),
     ("cached", Measure::Cached),
+    ("engine-hours", Measure::EngineHours),
+    ("engines", Measure::Engines),
 ];
 /// A figure of a distribution, once the point is known.
 type AtPoint = fn(Point) -> Measure;
@@ -152,7 +158,7 @@ impl Measure {
     /// Whether it can be had of a part of the requests.
     pub(super) fn has_scope(self) -> bool {
         let all = [Self::Throughput, Self::Requests, Self::Jain, Self::Gap];
-        let counted = [Self::Preemptions, Self::Cached];
+        let counted = [Self::Preemptions, Self::Cached, Self::EngineHours, Self::Engines];
         !all.contains(&self) && !counted.contains(&self) && !self.is_sampled()
     }
 
@@ -228,6 +234,8 @@ impl Figure {
                 let (cached, asked) = history.prefix_hits;
                 (asked > 0).then(|| cached as f64 / asked as f64)
             }
+            Measure::EngineHours => Some(history.engine_secs / 3600.0),
+            Measure::Engines => (secs > 0.0).then(|| history.engine_secs / secs),
             Measure::Ttft(point) => self.point(history, point, Record::ttft),
             Measure::Latency(point) => self.point(history, point, Record::latency),
             Measure::Wait(point) => self.point(history, point, Record::wait),

@@ -20,6 +20,7 @@ pub(super) struct File {
     pub(super) drain: Option<DurationText>,
     pub(super) network: Option<DurationText>,
     pub(super) metrics: Option<Metrics>,
+    pub(super) scaling: Option<Scaling>,
     pub(super) engines: Vec<Engine>,
     pub(super) traffic: Vec<Traffic>,
     #[serde(default)]
@@ -41,6 +42,15 @@ pub(super) struct File {
 pub(super) struct Metrics {
     pub(super) every: DurationText,
     pub(super) lag: Option<DurationText>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Scaling {
+    pub(super) min: Option<u32>,
+    pub(super) start_up: DurationText,
+    pub(super) poll: Option<DurationText>,
+    pub(super) cool_down: Option<DurationText>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -175,6 +185,17 @@ pub(super) struct Policy {
     pub(super) told: Option<bool>,
     pub(super) budget: Option<u32>,
     pub(super) rest: Option<f64>,
+    pub(super) scale_by: Option<ScaleBy>,
+    pub(super) scale_target: Option<f64>,
+    pub(super) fixed_engines: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ScaleBy {
+    Wanted,
+    QueueSize,
+    Utilization,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use flow::{BANDS, Band, FlowClass, Hysteresis, ReserveLimits, Settings, Span};
 
 use super::ScenarioError;
+use crate::autoscaler::ScaleSignal;
 use crate::policy::batch::{Batch, Release};
 use crate::policy::direct::Direct;
 use crate::policy::plain_queue::{PlainQueue, PlainQueueConfig, QueueOrder};
@@ -46,6 +47,10 @@ pub struct PolicyConfig {
     pub unstreamed: f64,
     /// Whether the engines' metrics say how many requests they run at most.
     pub told: bool,
+    /// By what its engines come and go, if they do.
+    pub scale_by: Option<ScaleSignal>,
+    /// How many of the engines it has; all without a number.
+    pub fixed_engines: Option<u32>,
 }
 
 /// The kinds of policies.

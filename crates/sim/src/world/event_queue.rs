@@ -26,6 +26,10 @@ pub(super) enum Event {
     Reject(RequestId),
     /// The gateway learns whether an engine takes requests.
     Ready(EngineId, bool),
+    /// An engine has started; the number tells its start from others.
+    Started(EngineId, u32),
+    /// The autoscaler looks at its signal.
+    Look,
     /// A fault, by its number in the setup.
     Fault(u32),
     /// The engines' metrics are read.

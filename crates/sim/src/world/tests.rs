@@ -6,6 +6,7 @@ mod conserve;
 mod faults;
 mod hour;
 mod inside;
+mod scaling;
 mod share;
 
 use flow::{Bounds, FlowClass, Hysteresis, Settings};

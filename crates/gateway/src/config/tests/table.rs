@@ -80,6 +80,7 @@ fn sample(path: &str, key: &Key) -> String {
         ("objectives[0].band", "low"),
         ("dispatch.backoff", "3s"),
         ("traces.sample_ratio", "0.5"),
+        ("scaler.wake_attempts", "4"),
         ("dispatch.queues[0].gates", "half"),
     ];
     if let Some((_, sample)) = special.iter().find(|(known, _)| *known == path) {

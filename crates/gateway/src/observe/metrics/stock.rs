@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flow::ModelId;
+use flow::{ModelId, ScaleGoal};
 
 use super::Targets;
 use super::live_requests::LiveCounts;
@@ -17,7 +17,7 @@ pub(super) fn write(
     text: &mut MetricsText,
     snapshot: &Snapshot,
     live: &BTreeMap<ModelNames, LiveCounts>,
-    targets: &Targets,
+    (targets, goal): (&Targets, ScaleGoal),
 ) {
     let help = "Stock at the backends, in the configured unit.";
     let mut levels = text.family("stock_level", MetricType::Gauge, help);
@@ -31,8 +31,37 @@ pub(super) fn write(
     for (target, rate) in labelled(targets, &snapshot.drain_rates) {
         rates.add(&[("target_model", target)], rate);
     }
+    write_demands(text, snapshot, targets, goal);
     let help = "How full the ready backends are; 1 is the watermark, or no ready backend.";
     text.family("saturation", MetricType::Gauge, help).add(&[], saturation(snapshot));
+}
+
+/// Writes what autoscalers go by.
+fn write_demands(text: &mut MetricsText, snapshot: &Snapshot, targets: &Targets, goal: ScaleGoal) {
+    let demands = labelled(targets, &snapshot.demands);
+    let help = "The time until the waiting requests have been completed, at the measured rate.";
+    let mut family = text.family("backlog_seconds", MetricType::Gauge, help);
+    for (target, demand) in &demands {
+        family.add(&[("target_model", target)], demand.backlog_secs());
+    }
+    let help = "Backends that arrivals and waiting requests need, by what one has carried. Models \
+                that share backends have one demand: do not add theirs.";
+    let mut family = text.family("backends_wanted", MetricType::Gauge, help);
+    for (target, demand) in &demands {
+        family.add(&[("target_model", target)], demand.wanted(goal));
+    }
+    let help = "Cost that arrives in a second, in the unit of queue.cost.";
+    let mut family = text.family("arrival_rate", MetricType::Gauge, help);
+    for (target, demand) in &demands {
+        family.add(&[("target_model", target)], demand.arriving);
+    }
+    let help = "Cost that one backend completes in a second while requests wait, once measured.";
+    let mut family = text.family("backend_carries", MetricType::Gauge, help);
+    for (target, demand) in &demands {
+        if let Some(carried) = demand.carried {
+            family.add(&[("target_model", target)], carried);
+        }
+    }
 }
 
 /// How full the ready backends are, whichever models their requests are for.

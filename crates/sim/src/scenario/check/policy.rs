@@ -4,6 +4,7 @@ use flow::start_limiter::StartLimiterSettings;
 use flow::{ReserveLimits, Span};
 
 use super::{Checked, one_line, require, wrong};
+use crate::autoscaler::ScaleSignal;
 use crate::policy::Cost;
 use crate::policy::batch::Release;
 use crate::policy::plain_queue::QueueOrder;
@@ -39,6 +40,8 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
         metrics: given.metrics.unwrap_or(true),
         unstreamed,
         told: given.told.unwrap_or(false),
+        scale_by: scale_by(key, given)?,
+        fixed_engines: given.fixed_engines,
     };
     match policy.build(&[]) {
         Err(error) => wrong(format!("{key}.watermark"), error.message),
@@ -79,6 +82,29 @@ fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
         require(allowed || !is_given, format!("{key}.{field}"), message)?;
     }
     Ok(())
+}
+
+/// By what the engines of a policy come and go.
+fn scale_by(key: &str, given: &file::Policy) -> Checked<Option<ScaleSignal>> {
+    let fixed = given.fixed_engines;
+    require(fixed != Some(0), format!("{key}.fixed_engines"), "must be 1 or more")?;
+    let both = fixed.is_some() && given.scale_by.is_some();
+    require(!both, format!("{key}.fixed_engines"), "leave it out: `scale_by` decides")?;
+    let target = given.scale_target;
+    let sound = target.is_none_or(|target| target > 0.0 && target <= 1e6);
+    require(sound, format!("{key}.scale_target"), "must be more than 0, up to 1000000")?;
+    let has_target =
+        matches!(given.scale_by, Some(file::ScaleBy::QueueSize | file::ScaleBy::Utilization));
+    let message = "only `queue-size` and `utilization` have one";
+    require(has_target || target.is_none(), format!("{key}.scale_target"), message)?;
+    let ours = given.kind == file::Kind::Ours;
+    let wanted = given.scale_by == Some(file::ScaleBy::Wanted);
+    require(ours || !wanted, format!("{key}.scale_by"), "only `ours` knows what is wanted")?;
+    Ok(given.scale_by.map(|by| match by {
+        file::ScaleBy::Wanted => ScaleSignal::Wanted,
+        file::ScaleBy::QueueSize => ScaleSignal::QueueSize(target.unwrap_or(1.0)),
+        file::ScaleBy::Utilization => ScaleSignal::Utilization(target.unwrap_or(0.7)),
+    }))
 }
 
 fn reserve(key: &str, given: &file::Policy) -> Checked<ReserveLimits> {

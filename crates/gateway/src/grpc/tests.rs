@@ -125,7 +125,7 @@ fn x02_only_grpc_is_taken_for_a_call() {
 }
 
 /// The messages in these pieces of a stream, and why it ended.
-fn read_frames(pieces: &[&[u8]]) -> (Vec<Option<ProcessingRequest>>, &'static str) {
+fn read_frames(pieces: &[&[u8]]) -> (Vec<Option<ProcessingRequest>>, Cow<'static, str>) {
     let (mut buffer, mut seen) = (BytesMut::new(), Vec::new());
     for piece in pieces {
         buffer.extend_from_slice(piece);
@@ -137,7 +137,7 @@ fn read_frames(pieces: &[&[u8]]) -> (Vec<Option<ProcessingRequest>>, &'static st
             }
         }
     }
-    (seen, "")
+    (seen, Cow::Borrowed(""))
 }
 
 #[test]
@@ -168,4 +168,12 @@ fn x02_fuzz_ext_proc_frames() {
             format!("{} {good} {}", whole.0.len().min(9), whole.1)
         },
     );
+}
+
+#[test]
+fn x02_a_text_of_a_status_is_percent_encoded() {
+    let status = Status::told(Code::NotFound, "no model \"größer\"\n100%".into());
+    let trailers = status.trailers();
+    assert_eq!(trailers[STATUS], "5");
+    assert_eq!(trailers[MESSAGE], "no model \"gr%C3%B6%C3%9Fer\"%0A100%25");
 }

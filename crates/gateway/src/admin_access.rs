@@ -13,7 +13,7 @@ use crate::ingress::path::{AdminPage, DispatchCall};
 use crate::reply::Fault;
 
 /// Checks that a client may see a page.
-pub(super) fn may_see(config: &Config, page: AdminPage, headers: &HeaderMap) -> Result<(), Fault> {
+pub(crate) fn may_see(config: &Config, page: AdminPage, headers: &HeaderMap) -> Result<(), Fault> {
     match page {
         AdminPage::Health | AdminPage::Ready | AdminPage::Version => Ok(()),
         // The files of the page show nothing about this gateway.
@@ -24,7 +24,7 @@ pub(super) fn may_see(config: &Config, page: AdminPage, headers: &HeaderMap) -> 
 }
 
 /// Checks that a client may make a call about queues and dead letters.
-pub(super) fn may_call(
+pub(crate) fn may_call(
     config: &Config,
     call: DispatchCall,
     headers: &HeaderMap,
@@ -39,12 +39,12 @@ pub(super) fn may_call(
 }
 
 /// Checks that a client may change something while the gateway runs.
-pub(super) fn may_change(config: &Config, headers: &HeaderMap) -> Result<(), Fault> {
+pub(crate) fn may_change(config: &Config, headers: &HeaderMap) -> Result<(), Fault> {
     if has_keys(config) { need(config, AdminRight::Change, headers) } else { Ok(()) }
 }
 
 /// Checks that a client may see what belongs to all tenants.
-pub(super) fn may_read(config: &Config, headers: &HeaderMap) -> Result<(), Fault> {
+pub(crate) fn may_read(config: &Config, headers: &HeaderMap) -> Result<(), Fault> {
     match open_pages(config) {
         OpenPages::All => Ok(()),
         _ => need(config, AdminRight::Read, headers),
@@ -52,7 +52,7 @@ pub(super) fn may_read(config: &Config, headers: &HeaderMap) -> Result<(), Fault
 }
 
 /// Checks that a client without a tenant may see the accounts.
-pub(super) fn may_read_accounts(
+pub(crate) fn may_read_accounts(
     config: &Config,
     headers: &HeaderMap,
     has_pages: bool,
@@ -61,13 +61,18 @@ pub(super) fn may_read_accounts(
 }
 
 /// Whether a client has the key of an operator.
-pub(super) fn has_admin_key(config: &Config, headers: &HeaderMap) -> bool {
+pub(crate) fn has_admin_key(config: &Config, headers: &HeaderMap) -> bool {
     ingress::admin_right(config, headers, clock::since_epoch().as_secs()).is_ok()
+}
+
+/// Whether a client was refused because it has no key at all.
+pub(crate) fn is_missing_key(fault: &Fault) -> bool {
+    matches!(fault, Fault::MissingKey)
 }
 
 /// Whether a client has the key of an operator or of a tenant. A key that is not accepted is an
 /// error, where there are keys.
-pub(super) fn has_key(config: &Config, headers: &HeaderMap) -> Result<bool, Fault> {
+pub(crate) fn has_key(config: &Config, headers: &HeaderMap) -> Result<bool, Fault> {
     match ingress::admin_right(config, headers, clock::since_epoch().as_secs()) {
         Ok(_) | Err(Fault::AdminOnly) => Ok(true),
         Err(Fault::MissingKey) => Ok(false),

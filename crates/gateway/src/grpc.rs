@@ -4,6 +4,9 @@
 //! drives the work. So a call needs no task and no channel, messages since the last poll leave as
 //! one frame, and a caller that resets its stream drops the work at once.
 
+mod connection;
+
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -15,6 +18,8 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming as RawBody;
 use prost::Message;
+
+pub(crate) use connection::{Calls, TlsRule};
 
 const GRPC: &str = "application/grpc";
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -31,36 +36,39 @@ const UNSENT_MAX: usize = 256 << 10;
 
 /// How a call ended, in gRPC's own numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Code {
+pub(crate) enum Code {
     Ok = 0,
     Cancelled = 1,
     InvalidArgument = 3,
     DeadlineExceeded = 4,
     NotFound = 5,
+    PermissionDenied = 7,
     ResourceExhausted = 8,
     Unimplemented = 12,
+    Unavailable = 14,
+    Unauthenticated = 16,
 }
 
 /// How a call ended, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Status {
-    pub(super) code: Code,
-    pub(super) text: &'static str,
+pub(crate) struct Status {
+    pub(crate) code: Code,
+    pub(crate) text: Cow<'static, str>,
 }
 
 /// A caller's messages.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     body: RawBody,
     buffer: BytesMut,
 }
 
 /// The messages to a caller. They leave when the caller's connection has room.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outgoing(Arc<Mutex<BytesMut>>);
+pub(crate) struct Outgoing(Arc<Mutex<BytesMut>>);
 
 /// The response body of a call.
-pub(super) struct Reply {
+pub(crate) struct Reply {
     work: Option<Work>,
     outgoing: Outgoing,
     ended: Option<Status>,
@@ -70,7 +78,7 @@ pub(super) struct Reply {
 type Work = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
 /// Responds to a call with `work` on its incoming and outgoing messages.
-pub(super) fn call<F>(
+pub(crate) fn call<F>(
     request: Request<RawBody>,
     work: impl FnOnce(Incoming, Outgoing) -> F,
 ) -> Response<Reply>
@@ -84,12 +92,12 @@ where
 }
 
 /// Responds to a call with a status alone.
-pub(super) fn refuse(status: Status) -> Response<Reply> {
+pub(crate) fn refuse(status: Status) -> Response<Reply> {
     answer(Reply { work: None, outgoing: Outgoing::default(), ended: Some(status) })
 }
 
 /// Whether a request is a call at all.
-pub(super) fn is_call(headers: &HeaderMap) -> bool {
+pub(crate) fn is_call(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(GRPC.as_bytes()))
 }
 
@@ -102,23 +110,41 @@ fn answer(reply: Reply) -> Response<Reply> {
 // === impl Status ===
 
 impl Status {
-    pub(super) const LEFT: Self = Self::new(Code::Cancelled, "the caller has left");
+    pub(crate) const LEFT: Self = Self::new(Code::Cancelled, "the caller has left");
 
-    pub(super) const SILENT: Self = Self::new(Code::DeadlineExceeded, "nothing was said in time");
+    pub(crate) const SILENT: Self = Self::new(Code::DeadlineExceeded, "nothing was said in time");
     const GARBLED: Self = Self::new(Code::InvalidArgument, "a message cannot be decoded");
 
-    pub(super) const fn new(code: Code, text: &'static str) -> Self {
-        Self { code, text }
+    pub(crate) const fn new(code: Code, text: &'static str) -> Self {
+        Self { code, text: Cow::Borrowed(text) }
+    }
+
+    /// A status whose text names what was wrong.
+    pub(crate) fn told(code: Code, text: String) -> Self {
+        Self { code, text: Cow::Owned(text) }
     }
 
     fn trailers(&self) -> HeaderMap {
         let mut trailers = HeaderMap::new();
         trailers.insert(STATUS, HeaderValue::from(self.code as u16));
         if !self.text.is_empty() {
-            trailers.insert(MESSAGE, HeaderValue::from_static(self.text));
+            trailers.insert(MESSAGE, encoded(&self.text));
         }
         trailers
     }
+}
+
+/// A text as `grpc-message` carries it: percent-encoded, without what a header must not have.
+fn encoded(text: &str) -> HeaderValue {
+    let mut value = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'%' | 0..=0x1f | 0x7f.. => value.push_str(&format!("%{byte:02X}")),
+            _ => value.push(char::from(byte)),
+        }
+    }
+    // Every byte is visible ASCII or a space now.
+    HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static("?"))
 }
 
 // === impl Incoming ===
@@ -126,7 +152,7 @@ impl Status {
 impl Incoming {
     /// The next message; `None` at the end of the stream. Losing the caller is an error. The future
     /// may be dropped and made again.
-    pub(super) async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Status> {
+    pub(crate) async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Status> {
         loop {
             if let Some(message) = split(&mut self.buffer)? {
                 return M::decode(message).map(Some).map_err(|_| Status::GARBLED);
@@ -172,7 +198,7 @@ fn split(buffer: &mut BytesMut) -> Result<Option<Bytes>, Status> {
 
 impl Outgoing {
     /// Sends a message.
-    pub(super) fn send(&self, message: &impl Message) {
+    pub(crate) fn send(&self, message: &impl Message) {
         let mut buffer = self.buffer();
         let length = message.encoded_len();
         buffer.reserve(PREFIX + length);
@@ -183,7 +209,7 @@ impl Outgoing {
     }
 
     /// Waits until most of the messages have left, so that a long body is not held twice.
-    pub(super) async fn room(&self) {
+    pub(crate) async fn room(&self) {
         // Polled again after every frame that was taken, so no waker is needed.
         std::future::poll_fn(|_| {
             if self.buffer().len() < UNSENT_MAX { Poll::Ready(()) } else { Poll::Pending }

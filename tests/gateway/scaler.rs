@@ -1,0 +1,159 @@
+//! An autoscaler asks the gateway as KEDA does.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use crate::support::gateway::{CONFIGURED, ONE, config};
+use crate::support::keys::Keys;
+use crate::support::tools::{python, run};
+use crate::support::wait::{BOUND, eventually};
+use crate::support::{Backend, Call, Gateway, chat};
+
+const SCALER: &str = "[scaler]\nlisten = \"127.0.0.1:0\"\n";
+
+/// What a verb of the client prints.
+fn told(gateway: &Gateway, verb: &str, metadata: &[&str]) -> String {
+    let address = gateway.process.addresses()[1].to_string();
+    run(python("keda.py").args([verb, &address]).args(metadata)).trim_end().to_owned()
+}
+
+/// A stream of the client, which ends with its owner.
+struct Watch {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+// === impl Watch ===
+
+impl Watch {
+    fn open(gateway: &Gateway, metadata: &[&str]) -> Self {
+        let address = gateway.process.addresses()[1].to_string();
+        let mut command = python("keda.py");
+        command.args(["watch", &address]).args(metadata).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let (tell, lines) = channel();
+        thread::spawn(move || {
+            let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            let _ = lines.try_for_each(|line| tell.send(line));
+        });
+        Self { child, lines }
+    }
+
+    fn next(&self) -> String {
+        self.lines.recv_timeout(BOUND).unwrap()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_autoscaler_is_told_the_demand_of_a_model() {
+    let backend = Backend::held();
+    let gateway =
+        Gateway::launch_scaled(&config(&format!("{SCALER}{ONE}"), &[("one", backend.address())]));
+    gateway.await_ready(1);
+    let quiet = [told(&gateway, "active", &["model=m"]), told(&gateway, "active", &[])];
+    assert_eq!(quiet, ["false", "false"]);
+    let running = gateway.send(&chat("m"));
+    backend.await_running(1);
+    let waiting: Vec<Call> = (0..3).map(|others| gateway.enqueue(&chat("m"), others)).collect();
+    assert_eq!(told(&gateway, "active", &["model=m"]), "true");
+    for (metric, value) in [("queue", "3 3.0"), ("running", "1 1.0"), ("backendsWanted", "5 5.0")] {
+        let metric_key = format!("metric={metric}");
+        for metadata in [&["model=m", &metric_key][..], &[&metric_key]] {
+            let wanted = format!("s0-{metric} {value}");
+            assert_eq!(told(&gateway, "metrics", metadata), wanted, "{metadata:?}");
+        }
+    }
+    let tokens = told(&gateway, "metrics", &["model=m", "metric=tokens", "target=1000"]);
+    assert!(tokens.starts_with("s0-tokens ") && !tokens.ends_with(" 0.0"), "{tokens}");
+    let page = gateway.metrics();
+    assert_eq!(page.sum("tidegate_backends_wanted"), 5.0);
+    assert!(page.sum("tidegate_backlog_seconds") >= 3.0);
+    assert_eq!(told(&gateway, "spec", &["metric=running"]), "running 16 16.0");
+    assert_eq!(told(&gateway, "spec", &["metric=queue", "target=2.5"]), "queue 3 2.5");
+    assert_eq!(told(&gateway, "tls", &["model=m"]), "true", "with TLS as well");
+    backend.open();
+    for call in waiting.into_iter().chain([running]) {
+        assert_eq!(call.finish().status, 200);
+    }
+    gateway.await_idle();
+}
+
+#[test]
+fn a_stream_says_at_once_that_a_request_waits_without_a_backend() {
+    let backend = Backend::quick().lists(&["m"]);
+    let sections = format!("{SCALER}quiet = \"0s\"\n{CONFIGURED}");
+    let gateway = Gateway::launch_scaled(&sections);
+    let watches = [&["model=m"][..], &[], &["model=m", "metric=queue"]]
+        .map(|metadata| Watch::open(&gateway, metadata));
+    assert_eq!(watches.each_ref().map(Watch::next), ["false"; 3]);
+    let call = gateway.enqueue(&chat("m"), 0);
+    assert_eq!(watches.each_ref().map(Watch::next), ["true"; 3]);
+    gateway.list(&[&backend]);
+    assert_eq!(call.finish().status, 200);
+    assert_eq!(watches.each_ref().map(Watch::next), ["false"; 3], "after the quiet time");
+    gateway.await_idle();
+}
+
+#[test]
+fn metadata_that_is_not_understood_is_refused() {
+    let gateway = Gateway::launch_scaled(&format!("{SCALER}{CONFIGURED}"));
+    for (metadata, refusal) in [
+        ("metric=length", "INVALID_ARGUMENT metric is \"length\", it must be one of: "),
+        ("target=no", "INVALID_ARGUMENT target is \"no\", it must be a number above 0"),
+        ("model=größer", "NOT_FOUND no backend lists the model \"größer\""),
+    ] {
+        for verb in ["active", "spec", "metrics", "watch"] {
+            // The target of a model is known before its backends are.
+            if (verb, metadata) != ("spec", "model=größer") {
+                let said = told(&gateway, verb, &[metadata]);
+                assert!(said.starts_with(refusal), "{verb}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn streams_are_bounded_and_a_cut_stream_gives_its_place_back() {
+    let gateway = Gateway::launch_scaled(&format!("{SCALER}streams_max = 8\n{CONFIGURED}"));
+    let mut watches: Vec<Watch> = (0..8).map(|_| Watch::open(&gateway, &["model=m"])).collect();
+    assert!(watches.iter().all(|watch| watch.next() == "false"));
+    let refused = "RESOURCE_EXHAUSTED 8 streams are open already (scaler.streams_max)";
+    assert_eq!(Watch::open(&gateway, &["model=m"]).next(), refused);
+    assert_eq!(told(&gateway, "active", &["model=m"]), "false", "calls need no place");
+    watches.truncate(7);
+    eventually("a free place", || {
+        let watch = Watch::open(&gateway, &["model=m"]);
+        match watch.next() {
+            told if told == "false" => Ok(()),
+            other => Err(other),
+        }
+    });
+}
+
+#[test]
+fn where_pages_need_a_key_an_autoscaler_needs_one() {
+    let keys = Keys::new();
+    let admin = keys.make(&["--admin", "read", "--name", "keda"]);
+    let tenant = keys.tenant("alpha", "alpha");
+    let sections = format!("{}[[tenants]]\nname = \"alpha\"\n{SCALER}", keys.section());
+    let gateway = Gateway::launch_scaled(&format!("{sections}{CONFIGURED}"));
+    let missing = told(&gateway, "active", &["model=m"]);
+    assert!(missing.starts_with("UNAUTHENTICATED a key of an operator is needed"), "{missing}");
+    for wrong in [tenant.as_str(), "tg-nobody"] {
+        let said = told(&gateway, "active", &["model=m", &format!("token={wrong}")]);
+        assert_eq!(said, "PERMISSION_DENIED the key is not an operator's");
+    }
+    for key in ["token", "tokenFromEnv"] {
+        assert_eq!(told(&gateway, "active", &["model=m", &format!("{key}={admin}")]), "false");
+    }
+}
