@@ -49,7 +49,12 @@ fn engines_come_with_the_demand_and_go_after_the_cool_down() {
         let failed = history.records.iter().any(|one| one.outcome == Outcome::Failed);
         assert!(!failed, "{signal:?}: an engine that stops finishes what it has");
         assert_eq!(up_at(&history, 0), 1, "{signal:?}");
-        assert!(up_at(&history, 9) >= 3, "{signal:?}: {}", up_at(&history, 9));
+        let most = (1..=10).map(|minute| up_at(&history, minute)).max();
+        assert!(most >= Some(3), "{signal:?}: {most:?}");
+        // An empty queue says that there are too many engines, so its length alone goes up and
+        // down.
+        let holds = signal != wanted || up_at(&history, 9) >= 3;
+        assert!(holds, "{}", up_at(&history, 9));
         assert_eq!(up_at(&history, 59), 1, "{signal:?}");
         assert!((1.2..2.5).contains(&hours(&history)), "{signal:?}: {}", hours(&history));
     }
