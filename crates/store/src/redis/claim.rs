@@ -184,8 +184,10 @@ impl ClaimedMember {
     fn describe(&self, store: &RedisStore, queue: &str) -> ClaimedMessage {
         let named = &self.decoded.message.route;
         let route = match self.decoded.resolved_ttl {
-            Some(ttl) => ResultRoute { list: named.clone(), ttl },
-            None => store.layout.route(queue, named),
+            Some(ttl) if !store.layout.is_own(queue, named) => {
+                ResultRoute { list: named.clone(), ttl }
+            }
+            _ => store.layout.route(queue, named),
         };
         ClaimedMessage::new(&self.decoded, self.deliveries, route)
     }

@@ -4,7 +4,7 @@
 //! be in the slot of its name, so these names contain it in braces, as llm-d-async's do there. The
 //! keys that only Tidegate uses always contain it in braces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::settings::{RedisQueue, RedisSettings};
@@ -21,6 +21,9 @@ pub(super) const NUDGE: &str = "tidegate:nudge";
 
 /// The prefix of the keys of bodies. A message may name no other key.
 const PAYLOAD: &str = "request-payload:";
+const ACTIVE: &str = "request-active:";
+const CANCEL: &str = "request-cancel:";
+const SEQUENCE: &str = "request-seq:";
 
 const SLOTS: u16 = 16_384;
 
@@ -31,6 +34,8 @@ pub(super) struct Layout {
     results: String,
     retries: String,
     queues: BTreeMap<String, QueueRoute>,
+    /// The keys of all queues.
+    own: BTreeSet<String>,
 }
 
 /// The configured route of the results of a queue.
@@ -106,12 +111,12 @@ pub(super) fn claim(id: &str, token: &str) -> String {
 
 /// The key with the active generation of a request.
 pub(super) fn active(id: &str) -> String {
-    format!("request-active:{id}")
+    format!("{ACTIVE}{id}")
 }
 
 /// The key with the cancelled generation of a request.
 pub(super) fn cancel(id: &str) -> String {
-    format!("request-cancel:{id}")
+    format!("{CANCEL}{id}")
 }
 
 /// The key of a body that is stored apart from its message.
@@ -148,12 +153,14 @@ impl Layout {
             let route = QueueRoute { list: queue.results.clone(), ttl: queue.results_ttl };
             (queue.name.clone(), route)
         };
-        let layout = Self {
+        let mut layout = Self {
             cluster: settings.cluster,
             results: settings.results.clone(),
             retries: settings.retries.clone(),
             queues: settings.queues.iter().map(route).collect(),
+            own: BTreeSet::new(),
         };
+        layout.own = layout.queues.keys().flat_map(|name| layout.queue(name).all()).collect();
         layout.queues.keys().try_for_each(|queue| layout.check(queue))?;
         Ok(layout)
     }
@@ -203,7 +210,7 @@ impl Layout {
             dead_reasons: format!("{tag}:dead-reasons"),
             dead_members: format!("{tag}:dead-members"),
             dead_count: format!("{tag}:dead-count"),
-            sequence: format!("request-seq:{base}"),
+            sequence: format!("{SEQUENCE}{base}"),
             tag,
         }
     }
@@ -211,6 +218,7 @@ impl Layout {
     /// Where a result goes: to the list of its queue, else of its message, else of the settings.
     pub(super) fn route(&self, queue: &str, named: &str) -> ResultRoute {
         let route = self.queues.get(queue);
+        let named = if self.is_own(queue, named) { "" } else { named };
         let list = route.and_then(|route| route.list.clone()).unwrap_or_else(|| match named {
             "" if self.cluster && self.results == RESULTS => format!("{}:results", tagged(queue)),
             "" => self.results.clone(),
@@ -218,6 +226,15 @@ impl Layout {
         });
         let ttl = route.and_then(|route| route.ttl).map_or(0, |ttl| ttl.as_secs().max(1));
         ResultRoute { list, ttl }
+    }
+
+    /// Whether a key belongs to this queue or to another one that is configured. A producer may
+    /// name any list for its results, and a list in the place of a queue would end the queue.
+    pub(super) fn is_own(&self, queue: &str, key: &str) -> bool {
+        let prefixes = [PAYLOAD, ACTIVE, CANCEL, SEQUENCE];
+        let is_prefixed = || prefixes.iter().any(|prefix| key.starts_with(prefix));
+        let is_of_queue = || self.queue(queue).all().iter().any(|own| own == key);
+        !key.is_empty() && (self.own.contains(key) || is_prefixed() || is_of_queue())
     }
 
     /// Whether all queues share one set of released messages.
@@ -239,6 +256,23 @@ impl Layout {
 // === impl Keys ===
 
 impl Keys {
+    /// All keys of the queue, with fixed names.
+    fn all(self) -> [String; 11] {
+        [
+            self.pending,
+            self.claimed,
+            self.owners,
+            self.index,
+            self.deliveries,
+            self.retries,
+            self.dead,
+            self.dead_reasons,
+            self.dead_members,
+            self.dead_count,
+            self.sequence,
+        ]
+    }
+
     /// The last sequence number among the messages of one deadline, in seconds.
     pub(super) fn sequence(&self, deadline: u64) -> String {
         format!("{}:{deadline}", self.sequence)

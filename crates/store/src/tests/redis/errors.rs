@@ -10,8 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use super::server::{Redis, Reply};
 use super::{connect, message, settings, want};
 use crate::{
-    Depth, ErrorKind, Outcome, Receipt, RedisSettings, RedisStore, Release, Standing, Store,
-    StoreError,
+    Depth, ErrorKind, Message, Outcome, Receipt, RedisSettings, RedisStore, Release, Standing,
+    Store, StoreError,
 };
 
 const NOW: crate::Moment = crate::Moment::from_secs(1_800_000_000);
@@ -261,6 +261,32 @@ async fn unusable_keys_of_one_message_do_not_affect_the_others() {
     let ids: Vec<&str> = claims.iter().map(|claim| claim.message.id.as_str()).collect();
     assert_eq!(ids, ["poison", "good"]);
     assert!(claims.iter().all(|claim| !claim.cancelled));
+}
+
+/// A list of results in the place of a queue would end the queue. A producer writes the name.
+#[tokio::test]
+async fn x03_results_that_a_message_sends_to_the_keys_of_a_queue_ruin_no_queue() {
+    let of_queue = ["q", "q:claimed", "q:claim-owners", "{q}:dead", "retry-sortedset"];
+    for name in of_queue.into_iter().chain(["request-active:next"]) {
+        let redis = Redis::start();
+        let store = connect(&redis).await;
+        let first = Message { route: name.into(), ..message("first", NOW) };
+        store.submit(vec![first], NOW).await.unwrap();
+        let settled = format!(
+            "{{\"internal\":{{\"result_queue_name\":{name:?},\"result_routing_resolved\":true}},\
+             \"request_kind\":\"plain\",\"data\":{{\"id\":\"settled\",\"deadline\":9}}}}"
+        );
+        redis.call(&["ZADD", "q", "1", &settled]);
+        let outcome = || Outcome::failed(Outcome::FAILED, "no");
+        for claim in store.claim(want("q", "", 9, NOW), NOW).await.unwrap() {
+            assert!(store.complete(claim.reference, outcome(), NOW).await.unwrap(), "{name}");
+        }
+        store.submit(vec![message("next", NOW)], NOW).await.unwrap();
+        let next = store.claim(want("q", "", 9, NOW), NOW).await.unwrap().remove(0);
+        assert!(store.complete(next.reference, outcome(), NOW).await.unwrap(), "{name}");
+        let kept = store.take_results("result-list", 9).await.unwrap();
+        assert_eq!(kept.len(), 3, "{name}: {kept:?}");
+    }
 }
 
 #[tokio::test]
