@@ -1,7 +1,8 @@
 //! Writes the output files of a batch, line by line in the order of the requests.
 //!
 //! The writer reads the input file again, because the `custom_id`s are stored only there. A request
-//! without a result was cancelled or has expired. Good responses go to the output file, all other
+//! without a result was cancelled or has expired. If another program has cut the input file, the
+//! requests of the lines that are missing are called by their numbers. Good responses go to the output file, all other
 //! lines to the errors file. A file without lines is not created.
 
 mod result_line;
@@ -29,6 +30,8 @@ pub(super) struct ResultWriter {
     lines: Lines<BufReader<File>>,
     output: ResultFile,
     failures: ResultFile,
+    /// The number of the last line that was written.
+    last: u64,
 }
 
 /// One output file.
@@ -71,6 +74,7 @@ impl ResultWriter {
             lines: Lines::new(input, line_limit),
             output: file("output"),
             failures: file("error"),
+            last: 0,
             batch: batch.clone(),
         })
     }
@@ -89,6 +93,10 @@ impl ResultWriter {
     /// Writes the rest of the lines, and stores the files.
     pub(super) fn finish(mut self, now: Moment) -> io::Result<BatchOutput> {
         self.write_until(u64::MAX, None)?;
+        // The ledger counted the requests before the file was cut.
+        while self.output.rows + self.failures.rows < self.batch.counts.total {
+            self.write_line(self.last + 1, None, None)?;
+        }
         let (completed, failed) = (self.output.rows, self.failures.rows);
         let counts = RequestCounts { total: completed + failed, completed, failed };
         let expires = now.after(self.batch.keep);
@@ -107,22 +115,34 @@ impl ResultWriter {
             if line.is_blank() {
                 continue;
             }
+            let number = line.number;
             let read = line.text().ok().and_then(|text| RequestLine::read(text).ok());
-            // The line was valid before; only another program could have changed the file.
-            let name = read.map_or_else(
-                || format!("line {}", line.number),
-                |request| request.custom_id.into_owned(),
-            );
-            let found = result.filter(|_| line.number == until);
-            let row = ResultLine::new(&self.batch, (line.number, &name), found);
-            let good = found.and_then(|stored| stored.status).is_some_and(is_good);
-            let file = if good { &mut self.output } else { &mut self.failures };
-            file.write(&row)?;
-            if line.number == until {
-                break;
+            let name = read.map(|request| request.custom_id.into_owned());
+            self.write_line(number, name, result.filter(|_| number == until))?;
+            if number == until {
+                return Ok(());
             }
         }
-        Ok(())
+        match result {
+            Some(_) => self.write_line(until, None, result),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the line of a request. Only another program could have changed the file so that the
+    /// name of the request is not there any more.
+    fn write_line(
+        &mut self,
+        number: u64,
+        name: Option<String>,
+        result: Option<&StoredResult>,
+    ) -> io::Result<()> {
+        let name = name.unwrap_or_else(|| format!("line {number}"));
+        let row = ResultLine::new(&self.batch, (number, &name), result);
+        let good = result.and_then(|stored| stored.status).is_some_and(is_good);
+        let file = if good { &mut self.output } else { &mut self.failures };
+        self.last = number;
+        file.write(&row)
     }
 }
 

@@ -123,6 +123,44 @@ fn d10_a_batch_whose_file_was_taken_from_the_folder_fails() {
     assert_eq!(world.run_once(3), Duration::from_secs(60));
 }
 
+/// Another program has cut the file after its lines were queued. Their responses are not lost.
+#[test]
+fn d10_a_batch_whose_file_was_cut_has_a_line_for_each_request() {
+    let world = World::new();
+    let id = world.create(&lines(5));
+    world.run_once(1);
+    for claim in world.claim(4) {
+        assert!(world.answer(&claim, 200, "{}"));
+    }
+    let file = world.folder.join("files").join(world.batch(&id)["input_file_id"].as_str().unwrap());
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let end = whole.lines().take(2).map(|line| line.len() + 1).sum::<usize>();
+    std::fs::write(&file, &whole[..end + 9]).unwrap();
+    assert!(world.answer(&world.claim(1)[0], 500, "{}"));
+    world.run_once(2);
+    assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("completed", [5, 4, 1]));
+    let good = ["r1", "r2", "line 3", "line 4"];
+    assert_eq!(names_of(&world.lines(&id, "output_file_id")), good);
+    assert_eq!(names_of(&world.lines(&id, "error_file_id")), ["line 5"]);
+}
+
+/// The lines that had no response are lines of the file of errors, also without the input.
+#[test]
+fn d10_a_cancelled_batch_whose_file_was_cut_has_a_line_for_each_request() {
+    let world = World::new();
+    let id = world.create(&lines(4));
+    world.run_once(1);
+    assert!(world.answer(&world.claim(1)[0], 200, "{}"));
+    world.call("POST", &format!("/v1/batches/{id}/cancel"), &Value::Null).unwrap();
+    let file = world.folder.join("files").join(world.batch(&id)["input_file_id"].as_str().unwrap());
+    std::fs::write(&file, "").unwrap();
+    world.run_once(2);
+    assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("cancelled", [4, 1, 3]));
+    assert_eq!(names_of(&world.lines(&id, "output_file_id")), ["line 1"]);
+    let rest = ["line 2", "line 3", "line 4"];
+    assert_eq!(names_of(&world.lines(&id, "error_file_id")), rest);
+}
+
 #[test]
 fn d10_an_input_that_cannot_be_read_now_is_read_later() {
     let world = World::new();
