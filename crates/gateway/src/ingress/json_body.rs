@@ -199,7 +199,7 @@ impl<'a> BodyFields<'a> {
             "messages" | "prompt" | "input" | "system" | "instructions" | "tools" | "functions"
             | "images" | "suffix" | "query" | "documents" => {
                 let start = scanner.position();
-                self.prompt_size.add(scanner)?;
+                self.prompt_size.add_under(key, scanner)?;
                 self.prompt_text.note(key, start..scanner.position());
             }
             // The template may write them into the prompt, but need not.

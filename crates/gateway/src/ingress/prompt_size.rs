@@ -2,7 +2,8 @@
 //!
 //! Text counts in bytes. Keys count too: with the role they are about as long as what a chat
 //! template adds to a message. An image or audio clip counts as one piece, however long its base64
-//! is.
+//! is, but only under a key where engines read one. A prompt that merely looks like base64 is text,
+//! and engines read every byte of it.
 
 use super::json_scanner::{JsonScanner, JsonString, JsonValue, ScanError};
 
@@ -11,6 +12,14 @@ use super::json_scanner::{JsonScanner, JsonString, JsonValue, ScanError};
 pub(super) struct PromptSize {
     text: u64,
     media: u64,
+}
+
+/// What a string stands for, by the key that it stands under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Text,
+    /// An image or an audio clip, or its address.
+    Media,
 }
 
 /// The bytes of text per token.
@@ -32,25 +41,47 @@ impl PromptSize {
         self.text.div_ceil(BYTES_PER_TOKEN) + self.media * MEDIUM_TOKENS
     }
 
-    /// Adds the next value of the scanner.
+    /// Adds the next value of the scanner, which stands under no key.
     pub(super) fn add(&mut self, scanner: &mut JsonScanner<'_>) -> Result<(), ScanError> {
-        let value = scanner.value()?;
-        self.add_value(value, scanner)
+        self.add_at(Place::Text, scanner)
     }
 
-    /// Adds a value whose start has been read.
+    /// Adds the next value of the scanner, which stands under this key.
+    pub(super) fn add_under(
+        &mut self,
+        key: &str,
+        scanner: &mut JsonScanner<'_>,
+    ) -> Result<(), ScanError> {
+        self.add_at(Place::under(key), scanner)
+    }
+
+    /// Adds a value whose start has been read, and which stands under no key.
     pub(super) fn add_value(
         &mut self,
+        value: JsonValue<'_>,
+        scanner: &mut JsonScanner<'_>,
+    ) -> Result<(), ScanError> {
+        self.add_value_at(Place::Text, value, scanner)
+    }
+
+    fn add_at(&mut self, place: Place, scanner: &mut JsonScanner<'_>) -> Result<(), ScanError> {
+        let value = scanner.value()?;
+        self.add_value_at(place, value, scanner)
+    }
+
+    fn add_value_at(
+        &mut self,
+        place: Place,
         value: JsonValue<'_>,
         scanner: &mut JsonScanner<'_>,
     ) -> Result<(), ScanError> {
         match value {
             JsonValue::Null | JsonValue::Bool(_) => {}
             JsonValue::Number(_) => self.text += NUMBER_BYTES,
-            JsonValue::String(text) => self.add_text(&text.checked()?),
+            JsonValue::String(text) => self.add_text(place, &text.checked()?),
             JsonValue::Array(mut list) => {
                 while scanner.item(&mut list)? {
-                    self.add(scanner)?;
+                    self.add_at(place, scanner)?;
                 }
             }
             JsonValue::Object(mut object) => {
@@ -73,14 +104,27 @@ impl PromptSize {
             self.media += 1;
             return Self::default().add(scanner);
         }
-        self.add(scanner)
+        self.add_under(&key, scanner)
     }
 
-    fn add_text(&mut self, text: &JsonString<'_>) {
-        if is_medium(text) {
+    fn add_text(&mut self, place: Place, text: &JsonString<'_>) {
+        if place == Place::Media && is_medium(text) {
             self.media += 1;
         } else {
             self.text += text.length() as u64;
+        }
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    fn under(key: &str) -> Self {
+        match key {
+            "data" | "file_data" | "image" | "images" | "audio" | "video" | "url" | "b64_json" => {
+                Self::Media
+            }
+            _ => Self::Text,
         }
     }
 }
