@@ -81,7 +81,7 @@ pub(super) async fn fetch_model_list(endpoint: &Endpoint, limits: GetLimits) -> 
     let GetResponse { status, body } = match get(endpoint, path, limits).await {
         Ok(response) => response,
         Err(error @ GetError::TooLarge) => {
-            return ModelListReply::Unsupported(ModelListError::Get(path, error));
+            return unreadable(endpoint.kind, ModelListError::Get(path, error));
         }
         Err(error) => return ModelListReply::Unavailable(ModelListError::Get(path, error)),
     };
@@ -93,7 +93,16 @@ pub(super) async fn fetch_model_list(endpoint: &Endpoint, limits: GetLimits) -> 
     }
     match if ollama { ollama_list(&body) } else { openai_list(&body) } {
         Some(list) => ModelListReply::List(list),
-        None => ModelListReply::Unsupported(ModelListError::NotAList(path)),
+        None => unreadable(endpoint.kind, ModelListError::NotAList(path)),
+    }
+}
+
+/// A response that is no list. A known engine always has one, so its list is awaited: otherwise
+/// it would get requests for any model. Another server may have a page at this path.
+pub(super) fn unreadable(kind: BackendKind, error: ModelListError) -> ModelListReply {
+    match kind {
+        BackendKind::Auto | BackendKind::Generic => ModelListReply::Unsupported(error),
+        _ => ModelListReply::Unavailable(error),
     }
 }
 

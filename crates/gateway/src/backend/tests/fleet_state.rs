@@ -5,7 +5,7 @@ use flow::{BackendId, ModelId};
 use super::super::engine_metrics::EngineMetrics;
 use super::super::fleet_state::{BackendSource, FleetState, FleetUpdate};
 use super::super::health_state::CheckResult;
-use super::super::model_list::{ModelListError, ModelListReply, openai_list};
+use super::super::model_list::{ModelListError, ModelListReply, openai_list, unreadable};
 use super::super::scrape::ScrapeError;
 use super::super::{Attempt, Endpoint, StateWord};
 use super::*;
@@ -128,6 +128,18 @@ fn x01_requests_wait_for_an_unknown_model_list() {
     assert_eq!(update.roster.lookup("x"), Lookup::Known(x), "its number is the same again");
     state.set_model_list(A, list(&["z"]));
     assert!(state.take_update(at(6)).is_none(), "a configured list is not fetched");
+}
+
+/// A client could use any name otherwise, and a tenant a model that no one lists.
+#[test]
+fn x01_an_engine_whose_list_cannot_be_read_gets_no_requests() {
+    let broken = || ModelListError::NotAList("/v1/models");
+    for (kind, ready_now) in [(BackendKind::Vllm, false), (BackendKind::Generic, true)] {
+        let (mut state, _) = state(vec![spec("a", 1, kind, &[])]);
+        state.set_model_list(A, unreadable(kind, broken()));
+        let is_ready = state.take_update(at(1)).is_some_and(|update| ready(&update) == [1]);
+        assert_eq!(is_ready, ready_now, "{kind:?}");
+    }
 }
 
 #[test]
