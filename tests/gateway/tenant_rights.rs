@@ -183,6 +183,8 @@ fn x05_status_pages_that_other_machines_reach_need_a_decision() {
     assert!(!good && said.contains("admin.listen is 0.0.0.0:8431, which other machines reach"));
     assert!(check("[admin]\nlisten = \"127.0.0.1:8431\"\n").0);
     assert!(check(&format!("{wide}without_key = \"metrics\"\n")).0);
+    let (good, said) = check(&format!("{wide}read_certificates = [\"grafana\"]\n"));
+    assert!(!good && said.contains("read_certificates needs client_ca_file"), "{said}");
     keys.make(&["--admin", "read", "--name", "grafana"]);
     let (good, said) = check(wide);
     assert!(good, "{said}");

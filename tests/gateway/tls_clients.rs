@@ -264,6 +264,48 @@ fn x05_x04_a_certificate_names_a_tenant() {
     });
 }
 
+/// A certificate that the configuration names opens the pages, by two rights, and no other does.
+#[test]
+fn x05_x04_a_certificate_of_an_operator_opens_the_pages() {
+    let (authority, clients) = (Authority::new("test"), Authority::new("clients"));
+    let (backend, roots) = (model_server(), clients.pem());
+    let keys = "client_ca_file = \"clients.pem\"\nclient_certificates = \"optional\"";
+    let sections = "[admin]\nread_certificates = [\"grafana\"]\n\
+        change_certificates = [\"operator\"]\n[[tenants]]\nname = \"team-a\"\n";
+    let files = [("clients.pem", roots.as_str())];
+    let keyed = authority.issue(&["a.example"]);
+    let gateway = TlsGateway::start(&keyed, (keys, sections), &backend, &files);
+    fs::write(gateway.folder.join("roots.pem"), authority.pem()).unwrap();
+    let port = gateway.address().port();
+    let status = |name: &str, more: &[&str]| {
+        let mut command = curl();
+        command.current_dir(&gateway.folder).args(["--cacert", "roots.pem"]);
+        command.args(["--resolve", &format!("a.example:{port}:127.0.0.1")]);
+        if !name.is_empty() {
+            write(&gateway.folder, name, &clients.issue_for_client(name));
+            command.args(["--cert", &format!("{name}.crt"), "--key", &format!("{name}.key")]);
+        }
+        let (path, more) = more.split_first().unwrap();
+        let output = command.args(more).arg(format!("https://a.example:{port}{path}")).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let read = ["/flows"];
+    let change = ["/backends/one/drain", "-X", "POST"];
+    for (name, expected) in [
+        ("", ["2 401", "2 401"]),
+        ("team-a", ["2 401", "2 401"]),
+        ("grafana", ["2 200", "2 403"]),
+        ("operator", ["2 200", "2 200"]),
+    ] {
+        assert_eq!([status(name, &read), status(name, &change)], expected, "{name}");
+    }
+    // A key counts alone, and a browser sends its certificate for any website.
+    let keyed = ["/flows", "-H", "authorization: Bearer wrong"];
+    assert_eq!(status("operator", &keyed), "2 401");
+    let foreign = ["/flows", "-H", "origin: https://evil.example"];
+    assert_eq!(status("operator", &foreign), "2 403");
+}
+
 /// The gateway sends the requests of a batch to its own listener, which needs a certificate.
 #[test]
 fn x04_d10_batches_pass_a_listener_that_needs_client_certificates() {

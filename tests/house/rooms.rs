@@ -141,7 +141,6 @@ const GATEWAY: &[Room] = &[
             "reply",
         ],
     ),
-    ("admin_access", &["api_keys", "clock", "config", "ingress", "reply"]),
     ("large_bodies", &["ingress", "reply", "task"]),
     ("scheduler", &["clock", "ingress", "reply"]),
     ("batch_api", &["clock", "config", "ingress", "multipart", "reply", "task"]),
@@ -150,6 +149,7 @@ const GATEWAY: &[Room] = &[
         &["clock", "config", "jitter", "prometheus_parser", "scheduler", "tls", "upstream"],
     ),
     ("tls_listener", &["clock", "config", "file_watch", "socket", "task", "tls"]),
+    ("admin_access", &["api_keys", "clock", "config", "ingress", "reply", "tls_listener"]),
     (
         "check",
         &["api_keys", "backend", "calendar", "clock", "config", "schema", "tls", "tls_listener"],

@@ -16,10 +16,10 @@ use envoy::scaler::{
     MetricValue, ScaledObjectRef,
 };
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming as RawBody;
 
-use crate::admin_access;
+use crate::admin_access::{self, Visitor};
 use crate::config::settings::{EppTls, Scaler};
 use crate::grpc::{self, Calls, Code, Incoming, Outgoing, Reply, Status, TlsRule};
 use crate::lifecycle::{self, StartError};
@@ -79,7 +79,8 @@ fn answer(state: &Arc<State>, request: Request<RawBody>) -> Response<Reply> {
     if !grpc::is_call(request.headers()) {
         return grpc::refuse(Status::new(Code::Unimplemented, "only gRPC is spoken here"));
     }
-    let call = Call { state: Arc::clone(state), headers: request.headers().clone() };
+    let (headers, extensions) = (request.headers().clone(), request.extensions().clone());
+    let call = Call { state: Arc::clone(state), headers, extensions };
     match request.uri().path() {
         "/externalscaler.ExternalScaler/IsActive" => {
             grpc::call(request, |incoming, outgoing| call.is_active(incoming, outgoing))
@@ -101,6 +102,8 @@ fn answer(state: &Arc<State>, request: Request<RawBody>) -> Response<Reply> {
 struct Call {
     state: Arc<State>,
     headers: HeaderMap,
+    /// The certificate of the connection, if it has one.
+    extensions: Extensions,
 }
 
 // === impl Call ===
@@ -172,7 +175,7 @@ impl Call {
             headers.extend(value.ok().map(|value| (AUTHORIZATION, value)));
         }
         let config = self.state.config.load();
-        match admin_access::may_read(&config, &headers) {
+        match admin_access::may_read(&config, Visitor::of(&headers, &self.extensions)) {
             Ok(()) => Trigger::read(&metadata),
             Err(fault) if admin_access::is_missing_key(&fault) => Err(Status::new(
                 Code::Unauthenticated,

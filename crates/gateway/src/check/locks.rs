@@ -31,7 +31,8 @@ pub(super) fn check(config: &Config, report: &Report) {
 
 /// Pages that every machine may read, or no client at all.
 fn pages(config: &Config, notice: &impl Fn(&str, &str)) {
-    if config.admin.without_key.is_some() || config.keys.has_admin(AdminRight::Read) {
+    let has_admin = config.keys.has_admin(AdminRight::Read) || config.admin.has_certificates();
+    if config.admin.without_key.is_some() || has_admin {
         return;
     }
     let has_locks = !config.tenants.is_empty() || !config.keys.is_empty();

@@ -64,7 +64,8 @@ fn check_admin(config: &Config, report: &Report) {
     let Some(listen) = config.admin.listen.filter(|listen| !listen.ip().is_loopback()) else {
         return;
     };
-    let decided = config.admin.without_key.is_some() || config.keys.has_admin(AdminRight::Read);
+    let has_admin = config.keys.has_admin(AdminRight::Read) || config.admin.has_certificates();
+    let decided = config.admin.without_key.is_some() || has_admin;
     if !decided && !report.has_problems_in(&["auth"]) {
         let what = "which other machines reach: make a key with `tidegate key new --admin read`, \
                     or say in admin.without_key which pages need none";

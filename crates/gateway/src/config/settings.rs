@@ -135,6 +135,10 @@ pub struct Admin {
     pub without_key: Option<OpenPages>,
     /// Whether the status pages at their own address need TLS.
     pub tls: bool,
+    /// The names of client certificates that may read the pages.
+    pub read_certificates: Vec<String>,
+    /// The names of client certificates that may also change something.
+    pub change_certificates: Vec<String>,
 }
 
 /// The pages that need no key of an operator.
@@ -324,6 +328,15 @@ impl Config {
     pub(crate) fn ruled_names(&self) -> impl Iterator<Item = &str> {
         let more = self.cluster.names.ruled();
         self.names.ruled().chain(more.filter(|name| !self.names.has_rule(name)))
+    }
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Whether any client certificate opens the pages.
+    pub(crate) fn has_certificates(&self) -> bool {
+        !self.read_certificates.is_empty() || !self.change_certificates.is_empty()
     }
 }
 

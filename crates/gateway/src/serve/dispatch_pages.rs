@@ -11,7 +11,7 @@ use store::{ErrorKind, StoreError};
 
 use super::request_body;
 use crate::admin;
-use crate::admin_access;
+use crate::admin_access::{self, Visitor};
 use crate::body_memory::BodyHolder;
 use crate::durable_queues::DurableQueues;
 use crate::durable_queues::dead_letters::{DeadLetterAction, DeadLetterSelection};
@@ -95,7 +95,8 @@ pub(super) async fn answer(
     call: DispatchCall,
     (parts, body): (&Parts, Incoming),
 ) -> Result<Response<Full<Bytes>>, Fault> {
-    admin_access::may_call(&state.config.load(), call, &parts.headers)?;
+    let visitor = Visitor::of(&parts.headers, &parts.extensions);
+    admin_access::may_call(&state.config.load(), call, visitor)?;
     let durable_queues = durable_queues.ok_or(match call {
         DispatchCall::OtherMethod(methods) => Fault::MethodNotAllowed(methods),
         _ => Fault::BatchDisabled,

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use serde::Serialize;
 
 use super::request_body;
-use crate::admin_access;
+use crate::admin_access::{self, Visitor};
 use crate::ingress::path::{self, DrainCall};
 use crate::reply::{Fault, error, json, uncached};
 use crate::state::State;
@@ -28,7 +28,8 @@ pub(super) async fn answer(
 ) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();
     request_body::pass_over(&parts.headers, body).await;
-    let allowed = admin_access::may_change(&state.config.load(), &parts.headers);
+    let visitor = Visitor::of(&parts.headers, &parts.extensions);
+    let allowed = admin_access::may_change(&state.config.load(), visitor);
     match allowed.and_then(|()| apply(state, call, parts.uri.path())) {
         Ok(drained) => uncached(json(StatusCode::OK, &drained)),
         Err(fault) => error::response(&fault.into()),

@@ -20,6 +20,7 @@ use super::{
     dashboard, dispatch_pages, drain_route, foreign_sites, head_check, local_api, models,
     queue_status, request_body, status_stream, usage_page,
 };
+use crate::admin_access::{self, Visitor};
 use crate::body_memory::{BodyHolder, Reservation};
 use crate::config::Config;
 use crate::ingress::path::{self, AdminPage, Api, RequestKind, Route};
@@ -28,7 +29,7 @@ use crate::observe::MetricsFormat;
 use crate::proxy::{ProxiedRequest, UpstreamRequest};
 use crate::reply::{ErrorFormat, Fault, Refused, content, error, headers, json, uncached};
 use crate::request::{Request, RequestRecord, arrive};
-use crate::{admin, admin_access, large_bodies};
+use crate::{admin, large_bodies};
 
 /// Responds to a request.
 pub(super) async fn answer(
@@ -70,7 +71,8 @@ pub(super) async fn answer(
             Content::whole(Box::pin(usage_page::answer(state, request, doors.visibility)).await)
         }
         Ok(Route::Visibility(AdminPage::StatusStream)) if doors.visibility => {
-            status_stream::answer(state, request.headers(), peer)
+            let visitor = Visitor::of(request.headers(), request.extensions());
+            status_stream::answer(state, visitor, peer)
         }
         Ok(Route::Visibility(page)) if doors.visibility => {
             Content::whole(page_of(&worker, page, &request))
@@ -127,7 +129,8 @@ fn page_of(
     request: &HttpRequest<Incoming>,
 ) -> Response<Full<Bytes>> {
     let state = &worker.state;
-    if let Err(fault) = admin_access::may_see(&state.config.load(), page, request.headers()) {
+    let visitor = Visitor::of(request.headers(), request.extensions());
+    if let Err(fault) = admin_access::may_see(&state.config.load(), page, visitor) {
         return error::response(&fault.into());
     }
     match page {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderName, HeaderValue, Response};
 use http_body::Frame;
 
 use super::response_writer::Content;
 use super::unread_frames::Frames;
 use crate::admin::status;
-use crate::admin_access;
+use crate::admin_access::{self, Visitor};
 use crate::body_memory::BodyHolder;
 use crate::ingress::path::AdminPage;
 use crate::reply::{Fault, error};
@@ -29,11 +29,13 @@ const READ_LIMIT: Duration = Duration::from_secs(10);
 /// Begins a stream for a client that may see it.
 pub(super) fn answer(
     state: &Arc<State>,
-    head: &HeaderMap,
+    visitor: Visitor<'_>,
     peer: Option<IpAddr>,
 ) -> Response<Content> {
     let refused = |fault: Fault| Content::whole(error::response(&fault.into()));
-    if let Err(fault) = admin_access::may_see(&state.config.load(), AdminPage::StatusStream, head) {
+    if let Err(fault) =
+        admin_access::may_see(&state.config.load(), AdminPage::StatusStream, visitor)
+    {
         return refused(fault);
     }
     let Some(viewer) = state.status_viewers.join(peer) else {

@@ -11,7 +11,7 @@ use http_body_util::Full;
 use serde::Serialize;
 use store::{StoreError, UsageAmounts, UsageKey, UsageQuery};
 
-use crate::admin_access;
+use crate::admin_access::{self, Visitor};
 use crate::calendar;
 use crate::clock;
 use crate::config::settings::Config;
@@ -78,7 +78,8 @@ async fn read(
         }
         Some(own) => Some(own),
         None => {
-            admin_access::may_read_accounts(&config, &parts.headers, has_pages)?;
+            let visitor = Visitor::of(&parts.headers, &parts.extensions);
+            admin_access::may_read_accounts(&config, visitor, has_pages)?;
             asked.tenant
         }
     };
@@ -117,7 +118,7 @@ fn own_tenant(
     config: &Arc<Config>,
     parts: &mut Parts,
 ) -> Result<Option<String>, Fault> {
-    if admin_access::has_admin_key(config, &parts.headers) {
+    if admin_access::is_operator(config, Visitor::of(&parts.headers, &parts.extensions)) {
         return Ok(None);
     }
     match state.caller(config, parts) {

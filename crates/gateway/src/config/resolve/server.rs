@@ -93,12 +93,24 @@ pub(super) fn admin(section: &Section<'_>, server: &Server) -> Admin {
     if tls == Some(true) && server.tls.is_none() {
         section.refuse("tls", "is true, but [server.tls] has no certificate");
     }
+    let named = |key: &str| certificate_names(section, key, server);
     Admin {
+        read_certificates: named("read_certificates"),
+        change_certificates: named("change_certificates"),
         listen,
         ready_fails_when_saturated: section.get("ready_fails_when_saturated"),
         tls: tls.unwrap_or(server.tls.is_some()),
         without_key: section.given("without_key"),
     }
+}
+
+/// The certificates that an operator names. Without an issuer no client can have one.
+fn certificate_names(section: &Section<'_>, key: &str, server: &Server) -> Vec<String> {
+    let has_issuers = server.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some());
+    if section.has(key) && !has_issuers {
+        section.refuse(key, "needs client_ca_file in [server.tls]");
+    }
+    section.given(key).unwrap_or_default()
 }
 
 /// Whether no two sockets can listen on both. Port 0 is a free port.

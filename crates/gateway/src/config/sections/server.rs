@@ -4,7 +4,7 @@ use super::forms::ORIGIN;
 use super::{GIB, HOUR, KIB, MIB, TIB, UP_TO_A_DAY, count, duration, size};
 use crate::config::settings::{Bus, ClientCertificates, EppTls, LogFormat, OpenPages};
 use crate::schema::ValueType::{Address, Bool, Keyword, Path, Table, Tables, Texts};
-use crate::schema::{SectionSchema, key, words};
+use crate::schema::{NOT_EMPTY, SectionSchema, key, words};
 use std::time::Duration;
 
 pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
@@ -137,6 +137,18 @@ pub(in crate::config) const ADMIN: SectionSchema = SectionSchema::new(
              change such as `/dispatch/dead/purge` always needs a key with the right `change`.",
         )
         .unset("all while there are neither tenants nor admin keys, else the probes"),
+        key(
+            "read_certificates",
+            Texts(&NOT_EMPTY),
+            "The names of client certificates that read the pages without an admin key.",
+        )
+        .unset("none"),
+        key(
+            "change_certificates",
+            Texts(&NOT_EMPTY),
+            "The same for certificates that also have the right `change`.",
+        )
+        .unset("none"),
         key(
             "tls",
             Bool,
