@@ -83,7 +83,7 @@ fn answer(state: &Arc<State>, request: Request<RawBody>) -> Response<Reply> {
     let call = Call { state: Arc::clone(state), headers, extensions };
     match request.uri().path() {
         "/externalscaler.ExternalScaler/IsActive" => {
-            grpc::call(request, |incoming, outgoing| call.is_active(incoming, outgoing))
+            grpc::call(request, |incoming, outgoing| call.activity(incoming, outgoing))
         }
         "/externalscaler.ExternalScaler/StreamIsActive" => {
             grpc::call(request, |incoming, outgoing| call.stream(incoming, outgoing))
@@ -109,7 +109,7 @@ struct Call {
 // === impl Call ===
 
 impl Call {
-    async fn is_active(self, mut incoming: Incoming, outgoing: Outgoing) -> Result<(), Status> {
+    async fn activity(self, mut incoming: Incoming, outgoing: Outgoing) -> Result<(), Status> {
         let trigger = self.trigger(said(&mut incoming).await?)?;
         outgoing.send(&IsActiveResponse { result: trigger.is_active(&self.state)? });
         Ok(())

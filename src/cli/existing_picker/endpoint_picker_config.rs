@@ -117,25 +117,28 @@ impl Mapping {
         }
     }
 
-    /// The parameters of plugins that are no detector. Detectors have rows where they are used.
     fn plugins(&mut self, plugins: &Plugins<'_>) {
         for (name, plugin) in plugins {
             for (parameter, value) in plugin.parameters.into_iter().flatten() {
-                let theirs = format!("{name}.{parameter} {}", short(value));
-                match (plugin.kind, parameter.as_str(), value.as_u64()) {
-                    ("utilization-detector" | "concurrency-detector", ..) => {}
-                    ("file-discovery", "path", _) => {}
-                    (_, "maxNumOfEndpoints", Some(count)) => {
-                        let fallbacks = count.saturating_sub(1).to_string();
-                        self.key(theirs, "epp.fallbacks", fallbacks);
-                    }
-                    (_, "lruCapacityPerServer", Some(blocks)) => {
-                        let tokens = blocks.saturating_mul(BLOCK_TOKENS);
-                        self.key(theirs, "router.cache_tokens", tokens.to_string());
-                    }
-                    _ => self.nothing(theirs, "the plugin is not known, or has no such setting"),
-                }
+                self.parameter((name, plugin.kind), parameter, value);
             }
+        }
+    }
+
+    /// A parameter of a plugin that is no detector. Detectors have rows where they are used.
+    fn parameter(&mut self, (name, kind): (&str, &str), parameter: &str, value: &Value) {
+        let theirs = format!("{name}.{parameter} {}", short(value));
+        match (kind, parameter, value.as_u64()) {
+            ("utilization-detector" | "concurrency-detector", ..) => {}
+            ("file-discovery", "path", _) => {}
+            (_, "maxNumOfEndpoints", Some(count)) => {
+                self.key(theirs, "epp.fallbacks", count.saturating_sub(1).to_string());
+            }
+            (_, "lruCapacityPerServer", Some(blocks)) => {
+                let tokens = blocks.saturating_mul(BLOCK_TOKENS);
+                self.key(theirs, "router.cache_tokens", tokens.to_string());
+            }
+            _ => self.nothing(theirs, "the plugin is not known, or has no such setting"),
         }
     }
 
@@ -200,14 +203,7 @@ impl Mapping {
         for (name, value) in value.as_object().into_iter().flatten() {
             let theirs = format!("flowControl.{name} {}", short(value));
             match name.as_str() {
-                "maxRequests" => match quantity(value) {
-                    Some(count) if count > 0 => {
-                        // There is no bound for one flow there: each may fill the queue.
-                        self.key(theirs.clone(), "queue.flow_capacity", count.to_string());
-                        self.key(theirs, "queue.total_capacity", count.to_string());
-                    }
-                    _ => self.nothing(theirs, "the queue has a bound (queue.total_capacity)"),
-                },
+                "maxRequests" => self.max_requests(theirs, quantity(value)),
                 "defaultRequestTTL" if short(value) != "0s" => {
                     self.key(theirs, "queue.queue_ttl", short(value));
                 }
@@ -218,12 +214,7 @@ impl Mapping {
                 "defaultPriorityBand" | "defaultNegativePriorityBand" => {
                     self.band(name, value, plugins);
                 }
-                "priorityBands" => {
-                    for band in items(value) {
-                        let priority = band.get("priority").map(short).unwrap_or_default();
-                        self.band(&format!("priorityBands[{priority}]"), band, plugins);
-                    }
-                }
+                "priorityBands" => self.bands(value, plugins),
                 "saturationDetector" => self.detector(value, plugins),
                 "usageLimitPolicyPluginRef" => {
                     self.nothing(theirs, "controller.reserve_share_max keeps places free");
@@ -231,6 +222,22 @@ impl Mapping {
                 "enableEviction" => self.nothing(theirs, "running requests are never cut off"),
                 _ => self.nothing(theirs, "it is not known, or an endless wait"),
             }
+        }
+    }
+
+    fn max_requests(&mut self, theirs: String, count: Option<u64>) {
+        let Some(count) = count.filter(|count| *count > 0) else {
+            return self.nothing(theirs, "the queue has a bound (queue.total_capacity)");
+        };
+        // There is no bound for one flow there: each may fill the queue.
+        self.key(theirs.clone(), "queue.flow_capacity", count.to_string());
+        self.key(theirs, "queue.total_capacity", count.to_string());
+    }
+
+    fn bands(&mut self, bands: &Value, plugins: &Plugins<'_>) {
+        for band in items(bands) {
+            let priority = band.get("priority").map(short).unwrap_or_default();
+            self.band(&format!("priorityBands[{priority}]"), band, plugins);
         }
     }
 

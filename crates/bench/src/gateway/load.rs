@@ -18,6 +18,8 @@ use super::process::Process;
 
 /// The size of a request's body where nothing else is said.
 const BODY: usize = 1024;
+/// A round waits for its first request for no longer than this.
+const FIRST_WITHIN: Duration = Duration::from_secs(30);
 /// What prompts are made of.
 const LINE: &[u8] = b"The tide rises, the tide falls, and the gate stands between. ";
 
@@ -209,6 +211,10 @@ impl ClosedLoop {
         tokio::time::sleep(self.warm).await;
         let (began, cpu, sent) = (Instant::now(), proxy.cpu_nanos()?, origin.sent());
         tokio::time::sleep(self.counted).await;
+        // On a busy machine the first request takes longer; without one there is no figure.
+        while origin.sent() == sent && began.elapsed() < FIRST_WITHIN {
+            tokio::time::sleep(self.counted).await;
+        }
         let stretch = Stretch {
             sent: origin.sent() - sent,
             cpu_micros: (proxy.cpu_nanos()? - cpu) as f64 / 1e3,

@@ -283,9 +283,7 @@ impl Fault {
             Self::Overloaded => "Too many connections, reads or bytes at once: try again later.",
             Self::ClientClosed => "The client closed the connection.",
             Self::ClientStalled => "The client did not read the response in time.",
-            Self::DeadlineExceeded => {
-                "The request would miss the deadline that it gave: allow it more time."
-            }
+            Self::DeadlineExceeded => "The request would miss its own deadline: allow more time.",
             Self::NoSuchPath => "There is nothing at this path: the API begins with /v1/ or /api/.",
             Self::RequestNotFound => {
                 "The gateway knows no such request: it waits nowhere, and is not among the last \
