@@ -5,19 +5,20 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::tenant_rights::upload;
 use crate::support::gateway::{CONFIGURED, ONE, config};
 use crate::support::keys::Keys;
 use crate::support::tools::{run, tool};
-use crate::support::{Backend, Call, Engine, Gateway, Prometheus, chat, eventually};
+use crate::support::{Backend, Call, Engine, Gateway, HttpRequest, Prometheus, chat, eventually};
 
 fn deployed(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(file)
 }
 
 /// A gateway with everything that has metrics: an engine with metrics of its own, a tenant, a
-/// folder of batches with a gate, and requests of the tenant that run and wait.
+/// batch behind a closed gate, the names of llm-d, and requests of the tenant that run and wait.
 struct LoadedGateway {
     gateway: Gateway,
     engine: Engine,
@@ -33,14 +34,16 @@ impl LoadedGateway {
         let key = keys.tenant("lab", "laptop");
         let engine = Engine::start(&["--model", "m", "--inter-token-latency", "10ms"]);
         let sections = format!(
-            "[traces]\nendpoint = \"http://127.0.0.1:1\"\n{}[admin]\nwithout_key = \"all\"\n\
+            "[epp]\nllm_d_metrics = true\n[traces]\nendpoint = \"http://127.0.0.1:1\"\n\
+             {}[admin]\nwithout_key = \"all\"\n\
              [[tenants]]\nname = \"lab\"\n\
              [batch]\nfolder = \"batch\"\n[[dispatch.queues]]\nname = \"batch\"\n\
-             gates = [\"open\"]\n[[dispatch.gates]]\nname = \"open\"\nkind = \"constant\"\n\
-             capacity = 1000\n{ONE}",
+             gates = [\"shut\"]\n[[dispatch.gates]]\nname = \"shut\"\nkind = \"constant\"\n\
+             value = 0.0\ncapacity = 1000\n{ONE}",
             keys.section()
         );
         let gateway = Gateway::start(&config(&sections, &[("one", engine.address())]));
+        submit_batch(&gateway, &key);
         let ask = |tokens: u32| chat("m").with("max_tokens", tokens).key(&key).streamed();
         assert_eq!(gateway.ask(&ask(2)).status, 200);
         let mut calls = vec![gateway.send(&ask(tokens))];
@@ -55,6 +58,15 @@ impl LoadedGateway {
         });
         Self { gateway, engine, _calls: calls }
     }
+}
+
+/// Creates a batch of one request.
+fn submit_batch(gateway: &Gateway, key: &str) {
+    let file = gateway.ask(&upload(key, 1)).json();
+    let batch = json!({"input_file_id": file["id"], "endpoint": "/v1/chat/completions",
+        "completion_window": "24h"});
+    let made = gateway.ask(&HttpRequest::post("/v1/batches", batch.to_string()).key(key));
+    assert_eq!(made.status, 200, "{}", made.text());
 }
 
 #[test]
@@ -192,8 +204,9 @@ const METRICS_HEAD: &str = "# Metrics
 All metrics of `tidegate serve`, `epp` and `dispatch`, as `GET /metrics` explains them. This page is
 generated from a running gateway: `UPDATE_DOCUMENTS=1 cargo test --test main m03_the_reference`
 brings it up to date. [GATEWAY.md](GATEWAY.md#metrics) explains the labels and has queries. The
-metrics of tenants, of batch work (`tidegate_dispatch_*`) and of traces are there only where the
-configuration has these parts.
+metrics of tenants, of batch work (`tidegate_dispatch_*`) and of traces exist only if the
+configuration has these parts. `llm_d_epp_*`, `inference_extension_*` and `inference_pool_*` are the
+names of llm-d's picker ([EPP.md](EPP.md#metrics)); they exist only with `epp.llm_d_metrics`.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

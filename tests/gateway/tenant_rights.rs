@@ -15,7 +15,7 @@ const TENANTS: &str = "[[tenants]]\nname = \"alpha\"\n[[tenants]]\nname = \"beta
     [[dispatch.gates]]\nname = \"open\"\nkind = \"constant\"\ncapacity = 100\n";
 
 /// A form with a file of so many requests.
-fn upload(key: &str, requests: usize) -> HttpRequest {
+pub(super) fn upload(key: &str, requests: usize) -> HttpRequest {
     let body = json!({"model": "m", "mark": "line", "messages": []});
     let url = "/v1/chat/completions";
     let line = |at: usize| {
