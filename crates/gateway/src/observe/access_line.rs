@@ -150,19 +150,16 @@ impl AccessLine {
         self.key(key);
         let kept = &value[..value.floor_char_boundary(VALUE_MAX)];
         let mark = if kept.len() < value.len() { CUT_MARK } else { "" };
-        if self.format == LogFormat::Text && kept.bytes().all(is_plain) {
-            self.out.push_str(kept);
-            self.out.push_str(mark);
-            return;
-        }
-        self.out.push('"');
-        if kept.bytes().all(is_plain) {
+        let is_plain = kept.bytes().all(is_plain);
+        let quote = if self.format == LogFormat::Text && is_plain { "" } else { "\"" };
+        self.out.push_str(quote);
+        if is_plain {
             self.out.push_str(kept);
         } else {
             self.escaped(kept);
         }
         self.out.push_str(mark);
-        self.out.push('"');
+        self.out.push_str(quote);
     }
 
     /// Writes a value with JSON escapes.

@@ -133,41 +133,28 @@ fn write_due(text: &mut MetricsText, queues: &[Arc<QueueMetrics>]) {
     let due: Vec<(&str, BacklogDue)> =
         queues.iter().filter_map(|one| Some((one.queue.as_str(), (*lock(&one.due))?))).collect();
     let help = "Time until the earliest deadline of the pending batch requests.";
-    let mut family = text.family("dispatch_deadline_seconds", MetricType::Gauge, help);
-    for (queue, due) in &due {
-        family.add(&[("queue", queue)], due.first_secs);
-    }
+    let first = due.iter().map(|(queue, due)| (*queue, due.first_secs));
+    text.gauges("dispatch_deadline_seconds", help, "queue", first);
     let help = "Batch requests that must end in a second, so that those of each tenant are done by \
                 its earliest deadline.";
-    let mut family = text.family("dispatch_rate_needed", MetricType::Gauge, help);
-    for (queue, due) in &due {
-        family.add(&[("queue", queue)], due.rate_needed);
-    }
+    let needed = due.iter().map(|(queue, due)| (*queue, due.rate_needed));
+    text.gauges("dispatch_rate_needed", help, "queue", needed);
 }
 
 fn write_gates(text: &mut MetricsText, gates: &[GateGauge]) {
+    let named = || gates.iter().map(|gate| (gate.name.as_str(), gate));
     let help = "Whether a gate can be read; nothing goes while it cannot.";
-    let mut family = text.family("dispatch_gate_readable", MetricType::Gauge, help);
-    for gate in gates {
-        family.add(&[("gate", &gate.name)], u8::from(gate.free.is_some()));
-    }
+    let readable = named().map(|(name, gate)| (name, u8::from(gate.free.is_some())));
+    text.gauges("dispatch_gate_readable", help, "gate", readable);
     let help = "The free share that a gate reads.";
-    let mut family = text.family("dispatch_gate_free", MetricType::Gauge, help);
-    for gate in gates.iter() {
-        if let Some(free) = gate.free {
-            family.add(&[("gate", &gate.name)], free);
-        }
-    }
+    let free = named().filter_map(|(name, gate)| Some((name, gate.free?)));
+    text.gauges("dispatch_gate_free", help, "gate", free);
     let help = "How much may still go by a gate's last reading.";
-    let mut family = text.family("dispatch_gate_left", MetricType::Gauge, help);
-    for gate in gates {
-        family.add(&[("gate", &gate.name)], gate.left);
-    }
+    let left = named().map(|(name, gate)| (name, gate.left));
+    text.gauges("dispatch_gate_left", help, "gate", left);
     let help = "How much is under way that went through a gate.";
-    let mut family = text.family("dispatch_gate_in_flight", MetricType::Gauge, help);
-    for gate in gates {
-        family.add(&[("gate", &gate.name)], gate.in_flight);
-    }
+    let in_flight = named().map(|(name, gate)| (name, gate.in_flight));
+    text.gauges("dispatch_gate_in_flight", help, "gate", in_flight);
 }
 
 // === impl QueueMetrics ===

@@ -131,6 +131,20 @@ impl MetricsText {
         self.begin((PREFIX, name), kind, help)
     }
 
+    /// Writes a family of gauges that one label tells apart.
+    pub(super) fn gauges<'a, V: Display>(
+        &mut self,
+        name: &'static str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (&'a str, V)>,
+    ) {
+        let mut family = self.family(name, MetricType::Gauge, help);
+        for (text, value) in values {
+            family.add(&[(label, text)], value);
+        }
+    }
+
     /// Begins a family whose full name is given.
     pub(super) fn bare(&mut self, name: &'static str, kind: MetricType, help: &str) -> Family<'_> {
         self.begin(("", name), kind, help)

@@ -39,15 +39,11 @@ fn write_gauges(text: &mut MetricsText, snapshot: &Snapshot, named: &IdNames<'_>
         }
     }
     let help = "Stock at a backend, in the configured unit.";
-    let mut family = text.family("backend_stock", MetricType::Gauge, help);
-    for (backend, gauges) in &backends {
-        family.add(&[("backend", backend)], gauges.stock);
-    }
+    let stocks = backends.iter().map(|(backend, gauges)| (*backend, gauges.stock));
+    text.gauges("backend_stock", help, "backend", stocks);
     let help = "Whether a backend is ready.";
-    let mut family = text.family("backend_ready", MetricType::Gauge, help);
-    for (backend, gauges) in &backends {
-        family.add(&[("backend", backend)], gauges.ready);
-    }
+    let ready = backends.iter().map(|(backend, gauges)| (*backend, gauges.ready));
+    text.gauges("backend_ready", help, "backend", ready);
 }
 
 /// Backends by name. Backends beyond the limit, and removed ones without a name, are summed under

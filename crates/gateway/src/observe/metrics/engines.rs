@@ -36,13 +36,10 @@ pub(super) fn write(text: &mut MetricsText, backends: &[BackendStatus]) {
         }
     }
     for (name, help, value) in READINGS {
-        let mut family = text.family(name, MetricType::Gauge, help);
         // An old value would look like a present one.
         let fresh = backends.iter().filter(|backend| backend.scrape_error.is_none());
-        for backend in fresh {
-            if let Some((_, reading)) = &backend.last_reading {
-                family.add(&[("backend", &backend.id)], value(reading));
-            }
-        }
+        let read = fresh.filter_map(|one| Some((one.id.as_str(), one.last_reading.as_ref()?)));
+        let values = read.map(|(backend, (_, reading))| (backend, value(reading)));
+        text.gauges(name, help, "backend", values);
     }
 }

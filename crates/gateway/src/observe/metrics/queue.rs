@@ -162,14 +162,7 @@ fn write_core_counters(text: &mut MetricsText, counters: &Counters) {
     offers.add(&[("result", "bypassed")], counters.bypassed);
     offers.add(&[("result", "queued")], counters.queued);
     offers.add(&[("result", "refused")], counters.refused);
-    // Dispatch is event-driven and runs only when a request can be granted, so each attempt
-    // succeeds.
-    let help = "Attempts to dequeue a request; dispatch is event-driven, so each succeeds.";
-    let mut attempts = text.family("popper_dequeue_attempts_total", MetricType::Counter, help);
-    attempts.add(&[], counters.granted);
-    let help = "Requests that were dequeued for a backend.";
-    let mut successes = text.family("popper_dequeue_successes_total", MetricType::Counter, help);
-    successes.add(&[], counters.granted);
+    write_dequeues(text, counters.granted);
     let help = "Requests that were requeued because their backend failed or was full.";
     text.family("requeues_total", MetricType::Counter, help).add(&[], counters.requeued);
     let help = "Waiting requests that were preempted by a higher band, by their own band.";
@@ -177,4 +170,15 @@ fn write_core_counters(text: &mut MetricsText, counters: &Counters) {
     for (band, count) in BAND_NAMES.into_iter().zip(counters.preempted) {
         preemptions.add(&[("band", band)], count);
     }
+}
+
+/// Writes attempts and successes. Dispatch is event-driven and runs only when a request can be
+/// granted, so each attempt succeeds.
+fn write_dequeues(text: &mut MetricsText, granted: u64) {
+    let help = "Attempts to dequeue a request; dispatch is event-driven, so each succeeds.";
+    let mut attempts = text.family("popper_dequeue_attempts_total", MetricType::Counter, help);
+    attempts.add(&[], granted);
+    let help = "Requests that were dequeued for a backend.";
+    let mut successes = text.family("popper_dequeue_successes_total", MetricType::Counter, help);
+    successes.add(&[], granted);
 }
