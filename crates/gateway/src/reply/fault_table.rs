@@ -265,6 +265,9 @@ impl Fault {
 
     /// The text of a fault that is always the same.
     const fn fixed_message(&self) -> &'static str {
+        if let Some(message) = self.access_message() {
+            return message;
+        }
         match self {
             Self::TooManyFlows => "The queue is full and takes no new flow: try again later.",
             Self::QueueFull => "The queue is full: try again later.",
@@ -304,6 +307,14 @@ impl Fault {
             Self::BatchDisabled => {
                 "The Batch API is off: start with --batch FOLDER, or set batch.folder."
             }
+            Self::Internal => "The gateway failed on this request: this is a fault of its own.",
+            _ => "No backend serves this model: see GET /v1/models for those there are.",
+        }
+    }
+
+    /// The fixed text of a fault about keys, accounts and rights.
+    const fn access_message(&self) -> Option<&'static str> {
+        Some(match self {
             Self::MissingKey => {
                 "An API key is needed: send it as Authorization: Bearer KEY, or as x-api-key."
             }
@@ -331,9 +342,8 @@ impl Fault {
                 "This path needs an admin key. A change, such as a drain, needs one with the right \
                  `change` (`tidegate key new --admin change`)."
             }
-            Self::Internal => "The gateway failed on this request: this is a fault of its own.",
-            _ => "No backend serves this model: see GET /v1/models for those there are.",
-        }
+            _ => return None,
+        })
     }
 }
 
