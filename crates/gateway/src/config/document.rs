@@ -155,18 +155,23 @@ fn spellings(text: &mut String) {
         for alias in section.aliases {
             _ = writeln!(text, "| section `{alias}` | `{}` |", section.name);
         }
-        let Some(schema) = section.value_type.section() else { continue };
-        for key in schema.keys {
-            for alias in key.aliases {
-                let alias = match alias.contains('.') {
-                    true => (*alias).to_owned(),
-                    false => joined(section.name, alias),
-                };
-                _ = writeln!(text, "| `{alias}` | `{}` |", joined(section.name, key.name));
-            }
+        if let Some(schema) = section.value_type.section() {
+            key_spellings(text, section.name, schema);
         }
     }
     ignored(text);
+}
+
+fn key_spellings(text: &mut String, section: &str, schema: &SectionSchema) {
+    for key in schema.keys {
+        for alias in key.aliases {
+            let alias = match alias.contains('.') {
+                true => (*alias).to_owned(),
+                false => joined(section, alias),
+            };
+            _ = writeln!(text, "| `{alias}` | `{}` |", joined(section, key.name));
+        }
+    }
 }
 
 fn ignored(text: &mut String) {

@@ -54,22 +54,18 @@ impl Reloads {
         let changed = Arc::new(Notify::new());
         let hangup = signal(SignalKind::hangup())?;
         let watched = watched_files(&source, &in_force);
-        let watcher = watch_or_warn(&watched, &changed);
-        let stale = source.file.is_some();
-        let (seen, reported) = (None, None);
-        let (asked, problems) = (false, ReloadProblems::default());
         Ok(Self {
+            stale: source.file.is_some(),
             source,
             in_force,
-            seen,
-            reported,
-            problems,
-            asked,
-            stale,
+            seen: None,
+            reported: None,
+            problems: ReloadProblems::default(),
+            asked: false,
+            _watcher: watch_or_warn(&watched, &changed),
             changed,
             hangup,
             watched,
-            _watcher: watcher,
         })
     }
 

@@ -47,15 +47,20 @@ pub(super) fn fill(config: &mut Config, report: &Report) {
         match read_secret(source) {
             Ok(secret) => backend.credential = Some(secret),
             Err(why) => {
-                let (key, place) = match source {
-                    SecretSource::File(path) => ("api_key_file", path.display().to_string()),
-                    SecretSource::Variable(name) => ("api_key_env", name.clone()),
-                };
+                let (key, place) = key_and_place(source);
                 let key = format!("backends[{at}].{key}");
                 let text = format!("{key} is {place:?}, which {why}");
                 report.add_problem(Finding::of(values.origin(&key), text));
             }
         }
+    }
+}
+
+/// The key of a backend's section that names a secret, and the file or variable that it names.
+fn key_and_place(source: &SecretSource) -> (&'static str, String) {
+    match source {
+        SecretSource::File(path) => ("api_key_file", path.display().to_string()),
+        SecretSource::Variable(name) => ("api_key_env", name.clone()),
     }
 }
 

@@ -104,14 +104,11 @@ impl Summary<'_> {
             },
             Bounds::Fixed(hysteresis) => {
                 let unit = spelling(settings.stock);
-                let [lower, watermark, upper] = hysteresis.scaled(1).map(|bound| {
-                    // The core keeps bounds in binary and rounds them down.
-                    (bound * 1e4).round() / 1e4
-                });
-                format!(
-                    "watermark {watermark} {unit} a backend: bypass below {upper}, \
-                     leave the queue below {lower}"
-                )
+                // The core keeps bounds in binary and rounds them down.
+                let rounded = |bound: f64| (bound * 1e4).round() / 1e4;
+                let [lower, watermark, upper] = hysteresis.scaled(1).map(rounded);
+                let leave = format!("leave the queue below {lower}");
+                format!("watermark {watermark} {unit} a backend: bypass below {upper}, {leave}")
             }
         }
     }
@@ -176,21 +173,16 @@ impl Summary<'_> {
 
     fn backends(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fleet = &self.0.fleet;
+        let listed = fleet.backends.iter().map(show_backend);
+        let file = fleet.endpoints_file.iter();
+        let file = file.map(|path| format!("the servers in {}", path.display()));
+        let targets = fleet.kubernetes.iter().flat_map(|cluster| &cluster.targets);
+        let targets = targets.map(ToString::to_string);
+        let found = fleet.discover.then(|| "servers found on the well-known local ports".into());
         let mut title = "backends";
-        for backend in &fleet.backends {
-            writeln!(f, "{title:<9} {}", show_backend(backend))?;
+        for line in listed.chain(file).chain(targets).chain(found) {
+            writeln!(f, "{title:<9} {line}")?;
             title = "";
-        }
-        if let Some(path) = &fleet.endpoints_file {
-            writeln!(f, "{title:<9} the servers in {}", path.display())?;
-            title = "";
-        }
-        for target in fleet.kubernetes.iter().flat_map(|cluster| &cluster.targets) {
-            writeln!(f, "{title:<9} {target}")?;
-            title = "";
-        }
-        if fleet.discover {
-            writeln!(f, "{title:<9} servers found on the well-known local ports")?;
         }
         Ok(())
     }

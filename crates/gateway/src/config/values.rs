@@ -186,17 +186,18 @@ fn shown(value: &Value) -> String {
             format!("[{}]", items.join(", "))
         }
         Value::Table(table) => {
-            let entry = |(name, node): (&String, &Node)| {
-                let bare = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
-                let quote = if name.chars().all(bare) { "" } else { "\"" };
-                format!("{quote}{name}{quote} = {}", shown(&node.value))
-            };
-            let entries: Vec<String> = table.iter().map(entry).collect();
+            let entries: Vec<String> = table.iter().map(shown_entry).collect();
             format!("{{ {} }}", entries.join(", "))
         }
         Value::Float(number) => format!("{number:?}"),
         other => other.to_string(),
     }
+}
+
+fn shown_entry((name, node): (&String, &Node)) -> String {
+    let bare = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+    let quote = if name.chars().all(bare) { "" } else { "\"" };
+    format!("{quote}{name}{quote} = {}", shown(&node.value))
 }
 
 /// A value as JSON, without the passwords of addresses.

@@ -1,7 +1,7 @@
 //! Values as TOML writes them.
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use super::tree::{Node, Value};
 
@@ -17,6 +17,14 @@ pub(crate) fn toml_table(table: DeTable<'_>, line_at: LineAt<'_>) -> Value {
     Value::Table(entries.collect())
 }
 
+fn toml_list(items: DeArray<'_>, line_at: LineAt<'_>) -> Value {
+    let node = |item: Spanned<DeValue<'_>>| {
+        let line = line_at(item.span().start);
+        Node::new(toml_value(item.into_inner(), line_at), line)
+    };
+    Value::List(items.into_iter().map(node).collect())
+}
+
 fn toml_value(value: DeValue<'_>, line_at: LineAt<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::Text(text.into_owned()),
@@ -29,13 +37,7 @@ fn toml_value(value: DeValue<'_>, line_at: LineAt<'_>) -> Value {
             .map_or_else(|_| Value::Text(number.as_str().into()), Value::Float),
         // No key takes a date. As a text it is quoted in problems as the file writes it.
         DeValue::Datetime(moment) => Value::Text(moment.to_string()),
-        DeValue::Array(items) => {
-            let node = |item: Spanned<DeValue<'_>>| {
-                let line = line_at(item.span().start);
-                Node::new(toml_value(item.into_inner(), line_at), line)
-            };
-            Value::List(items.into_iter().map(node).collect())
-        }
+        DeValue::Array(items) => toml_list(items, line_at),
         DeValue::Table(table) => toml_table(table, line_at),
     }
 }

@@ -29,11 +29,7 @@ fn distance(left: &str, right: &str) -> usize {
             let same = left[row - 1] == right[column - 1];
             let replaced = last[column - 1] + usize::from(!same);
             let mut least = replaced.min(last[column] + 1).min(next[column - 1] + 1);
-            let swapped = row > 1
-                && column > 1
-                && left[row - 1] == right[column - 2]
-                && left[row - 2] == right[column - 1];
-            if swapped {
+            if is_swap(&left[..row], &right[..column]) {
                 least = least.min(before[column - 2] + 1);
             }
             next.push(least);
@@ -41,4 +37,12 @@ fn distance(left: &str, right: &str) -> usize {
         before = std::mem::replace(&mut last, next);
     }
     last[right.len()]
+}
+
+/// Whether the last two letters of both are the same in another order.
+fn is_swap(left: &[char], right: &[char]) -> bool {
+    match (left, right) {
+        ([.., a, b], [.., c, d]) => a == d && b == c,
+        _ => false,
+    }
 }

@@ -42,11 +42,15 @@ pub(super) fn apply(root: &mut Table, name: &str, text: &str, report: &Report) {
         let location = Location { path, line: 0, origin: assignment.origin };
         return report.problem(&location, misfit);
     }
-    let hint = match nearest(written, all.iter().map(String::as_str)) {
+    report.elsewhere(format!("{name} is not a variable of Tidegate; {}", hint(written, &all)));
+}
+
+/// What may have been meant by an unknown variable.
+fn hint(written: &str, all: &[String]) -> String {
+    match nearest(written, all.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean {PREFIX}{meant}?"),
         None => "`tidegate check --all` lists the keys".to_owned(),
-    };
-    report.elsewhere(format!("{name} is not a variable of Tidegate; {hint}"));
+    }
 }
 
 /// The variable of a path such as `backends[0].url`.

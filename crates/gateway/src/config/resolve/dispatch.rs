@@ -67,17 +67,7 @@ fn redis(section: &Section<'_>) -> Option<Redis> {
 }
 
 fn queues(sections: Vec<Section<'_>>, source: &Source, batch: &Batch) -> Vec<Queue> {
-    let mut names = BTreeMap::new();
-    let mut queues: Vec<Queue> = Vec::new();
-    for section in sections {
-        let queue = queue(&section);
-        let here = section.location().path.clone();
-        if let Some(other) = names.insert(queue.name.clone(), here) {
-            let what = format!("is {:?}, which is the name of {other} already", queue.name);
-            section.refuse("name", what);
-        }
-        queues.push(queue);
-    }
+    let mut queues = named_queues(&sections);
     if batch.folder.is_some() && !queues.iter().any(|queue| queue.name == BATCH_QUEUE) {
         queues.push(Queue { name: BATCH_QUEUE.into(), ..Queue::default() });
     }
@@ -85,6 +75,22 @@ fn queues(sections: Vec<Section<'_>>, source: &Source, batch: &Batch) -> Vec<Que
         for queue in queues.iter_mut().filter(|queue| queue.target.is_none()) {
             queue.target = Some(target.clone());
         }
+    }
+    queues
+}
+
+/// The queues of the file. Their names must differ.
+fn named_queues(sections: &[Section<'_>]) -> Vec<Queue> {
+    let mut names = BTreeMap::new();
+    let mut queues: Vec<Queue> = Vec::new();
+    for section in sections {
+        let queue = queue(section);
+        let here = section.location().path.clone();
+        if let Some(other) = names.insert(queue.name.clone(), here) {
+            let what = format!("is {:?}, which is the name of {other} already", queue.name);
+            section.refuse("name", what);
+        }
+        queues.push(queue);
     }
     queues
 }

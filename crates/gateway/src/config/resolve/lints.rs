@@ -76,12 +76,10 @@ fn flow_rules(root: &Section<'_>, config: &Config, listed: Option<&BTreeSet<&str
     let rules = &config.identity.rules;
     let sections = root.sections("flows");
     for (at, (section, rule)) in sections.iter().zip(rules).enumerate() {
-        let compared = &rules[..at.min(RULES_MAX)];
-        if let Some(first) =
-            compared.iter().position(|earlier| covers(&earlier.patterns, &rule.patterns))
-        {
-            let what = "never applies: flows";
-            let what = format!("{what}[{first}] matches all of its requests first");
+        let mut compared = rules[..at.min(RULES_MAX)].iter();
+        let first = compared.position(|earlier| covers(&earlier.patterns, &rule.patterns));
+        if let Some(first) = first {
+            let what = format!("never applies: flows[{first}] matches all of its requests first");
             section.report().notice(section.location(), what);
             continue;
         }
@@ -102,13 +100,17 @@ fn covers(wide: &[(Attribute, String)], narrow: &[(Attribute, String)]) -> bool 
     })
 }
 
+/// The other rules, with their positions, that match all requests of the rule at a position.
+fn covering_rules(rules: &[BandRule], at: usize) -> Vec<(usize, &BandRule)> {
+    let compared = &rules[..rules.len().min(RULES_MAX)];
+    let others = compared.iter().enumerate().filter(|(other, _)| *other != at);
+    others.filter(|(_, other)| covers(&other.patterns, &rules[at].patterns)).collect()
+}
+
 /// Bands and limits that no request gets because of other rules.
 fn band_rules(root: &Section<'_>, rules: &[BandRule]) {
-    let compared = &rules[..rules.len().min(RULES_MAX)];
     for (at, (section, rule)) in root.sections("band_rules").iter().zip(rules).enumerate() {
-        let others = compared.iter().enumerate().filter(|(other, _)| *other != at);
-        let covering: Vec<(usize, &BandRule)> =
-            others.filter(|(_, other)| covers(&other.patterns, &rule.patterns)).collect();
+        let covering = covering_rules(rules, at);
         let limits = covering.iter().filter_map(|(other, rule)| Some((rule.band_max?, *other)));
         let limit = limits.min();
         let first = covering.iter().find(|(other, rule)| *other < at && rule.band.is_some());

@@ -119,9 +119,13 @@ pub(super) fn controller(section: &Section<'_>, settings: &mut Settings) {
     settings.slo_tpot = section.given("slo_tpot").map(clock::span);
     settings.reserve = reserve(section);
     // A value with a problem may be the watermark.
-    if section.report().has_problems_in(&["controller"]) {
-        return;
+    if !section.report().has_problems_in(&["controller"]) {
+        notice_unused(section, settings);
     }
+}
+
+/// Notices keys that the bounds, automatic or fixed, do not use.
+fn notice_unused(section: &Section<'_>, settings: &Settings) {
     match settings.bounds {
         Bounds::Auto if settings.stock == StockUnit::Tokens => {
             section.notice("stock", "has no effect: without a watermark the bounds are automatic");

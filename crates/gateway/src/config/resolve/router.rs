@@ -10,7 +10,20 @@ const BOOSTS: [&str; flow::BANDS] =
 
 pub(super) fn router(section: &Section<'_>, settings: &mut Settings) {
     let scoring = section.section("priority_scoring");
-    let terms = RouteTerms {
+    settings.cache_tokens = section.get("cache_tokens");
+    match RouteWeights::new(terms(section, &scoring)) {
+        Ok(weights) => settings.route = weights,
+        // Each number is in its range, so that only the order of the boosts can be wrong.
+        Err(error) => {
+            let key = BOOSTS.into_iter().find(|key| error.what.ends_with(key));
+            let what = format!("is {}, allowed is {}", error.value, error.allowed);
+            scoring.refuse(key.unwrap_or(BOOSTS[0]), what);
+        }
+    }
+}
+
+fn terms(section: &Section<'_>, scoring: &Section<'_>) -> RouteTerms {
+    RouteTerms {
         depth_penalty: section.get("queue_depth_penalty_per_request"),
         engine_waiting_penalty: section.get("engine_waiting_penalty_per_request"),
         fill_penalty: section.get("fill_penalty"),
@@ -20,15 +33,5 @@ pub(super) fn router(section: &Section<'_>, settings: &mut Settings) {
         adapter_bonus: section.get("adapter_bonus"),
         measured_share: section.get("measured_latency_share"),
         boosts: BOOSTS.map(|key| scoring.get(key)),
-    };
-    settings.cache_tokens = section.get("cache_tokens");
-    match RouteWeights::new(terms) {
-        Ok(weights) => settings.route = weights,
-        // Each number is in its range, so that only the order of the boosts can be wrong.
-        Err(error) => {
-            let key = BOOSTS.into_iter().find(|key| error.what.ends_with(key));
-            let what = format!("is {}, allowed is {}", error.value, error.allowed);
-            scoring.refuse(key.unwrap_or(BOOSTS[0]), what);
-        }
     }
 }

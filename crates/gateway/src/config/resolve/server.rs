@@ -71,14 +71,17 @@ pub(in crate::config) fn epp(section: &Section<'_>) -> Epp {
     if epp.tls == EppTls::Off && epp.cert_path.is_some() {
         section.notice("cert_path", "has no effect: epp.tls is off");
     }
-    let addresses = [epp.listen, epp.health_listen, epp.metrics_listen];
+    refuse_shared_addresses(section, [epp.listen, epp.health_listen, epp.metrics_listen]);
+    epp
+}
+
+fn refuse_shared_addresses(section: &Section<'_>, addresses: [SocketAddr; 3]) {
     let taken = |at: usize| addresses[..at].iter().any(|earlier| overlap(*earlier, addresses[at]));
     for (at, key) in [(1, "health_listen"), (2, "metrics_listen")] {
         if taken(at) {
             section.refuse(key, format!("is {}, where it listens already", addresses[at]));
         }
     }
-    epp
 }
 
 /// `server` has the address of the API, and its certificates.

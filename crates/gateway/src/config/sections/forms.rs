@@ -125,13 +125,16 @@ pub(in crate::config) fn backend_address(text: &str) -> Result<Uri, Misfit> {
     }
     let uri: Uri = text.parse().map_err(|_| wrong())?;
     let authority = uri.authority().ok_or_else(wrong)?;
-    // `Uri` accepts ports that are not numbers from 1 to 65535.
-    let port = authority.as_str().rsplit_once(']').map_or(authority.as_str(), |(_, rest)| rest);
-    let port = port.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-    let port_good = port.as_ref().is_none_or(|port| matches!(port, Ok(1..)));
     let bare = uri.query().is_none() && !authority.as_str().contains('@') && !text.contains('#');
-    if authority.host().is_empty() || !port_good || !bare {
+    if authority.host().is_empty() || !has_valid_port(authority.as_str()) || !bare {
         return Err(wrong());
     }
     Ok(uri)
+}
+
+/// Whether the port, if there is one, is a number from 1 to 65535. `Uri` accepts others.
+fn has_valid_port(authority: &str) -> bool {
+    let after_host = authority.rsplit_once(']').map_or(authority, |(_, rest)| rest);
+    let port = after_host.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    port.is_none_or(|port| matches!(port, Ok(1..)))
 }

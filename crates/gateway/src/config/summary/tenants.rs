@@ -41,23 +41,17 @@ impl Summary<'_> {
 }
 
 fn show_limits(tenant: &Tenant) -> String {
-    let mut shown = format!(", up to {}", spelling(tenant.band_max));
-    if let Some(band) = tenant.band {
-        shown += &format!(", usually {}", spelling(band));
-    }
-    if let Some(most) = tenant.requests_per_minute {
-        shown += &format!(", {most} requests a minute");
-    }
-    if let Some(most) = tenant.tokens_per_minute {
-        shown += &format!(", {most} tokens a minute");
-    }
-    let quotas = [(tenant.quotas.day, "day"), (tenant.quotas.month, "month")];
-    for (most, period) in quotas.into_iter().filter_map(|(most, period)| Some((most?, period))) {
-        let then = spelling(tenant.on_quota);
-        shown += &format!(", {most} tokens a {period}, then {then}");
-    }
-    if !tenant.models.is_empty() {
-        shown += &format!(", models {}", tenant.models.join(", "));
-    }
-    shown
+    let then = spelling(tenant.on_quota);
+    let quota = |most: u64, period| format!(", {most} tokens a {period}, then {then}");
+    let models = (!tenant.models.is_empty()).then(|| tenant.models.join(", "));
+    let limits = [
+        Some(format!(", up to {}", spelling(tenant.band_max))),
+        tenant.band.map(|band| format!(", usually {}", spelling(band))),
+        tenant.requests_per_minute.map(|most| format!(", {most} requests a minute")),
+        tenant.tokens_per_minute.map(|most| format!(", {most} tokens a minute")),
+        tenant.quotas.day.map(|most| quota(most, "day")),
+        tenant.quotas.month.map(|most| quota(most, "month")),
+        models.map(|models| format!(", models {models}")),
+    ];
+    limits.into_iter().flatten().collect()
 }
