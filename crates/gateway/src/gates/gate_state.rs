@@ -52,6 +52,19 @@ pub(super) fn amount(unit: Unit, size: RequestSize) -> u64 {
     }
 }
 
+// === impl ReadabilityChange ===
+
+impl ReadabilityChange {
+    pub(super) fn log(&self, gate: &str) {
+        match self {
+            Self::Readable => tracing::info!(gate, "the gate can be read again"),
+            Self::Unreadable(why) => {
+                tracing::warn!(gate, "the gate cannot be read, nothing is sent: {why}");
+            }
+        }
+    }
+}
+
 // === impl GateState ===
 
 impl GateState {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Gates;
 use super::error::ReadError;
-use super::gate_state::{GateState, ReadabilityChange};
+use super::gate_state::GateState;
 use super::kinds::gateway::LocalLoad;
 use super::kinds::{PolledSource, Source, TRANSIT};
 use super::reading::Reading;
@@ -78,21 +78,15 @@ impl Gates {
 
     /// Records a reading. The first error is logged, and so is the recovery.
     fn record(&self, at: usize, reading: Result<Reading, ReadError>) {
-        let (name, now) = (&self.settings[at].name, self.clock.now());
+        let now = self.clock.now();
         let mut states = self.states();
         let change = states[at].record(reading);
         self.refresh(at, &mut states[at], now);
         // Only a gate that has refused a request needs to notify.
         let open = states[at].room(now) > 0 && std::mem::take(&mut states[at].has_refused);
         drop(states);
-        match change {
-            Some(ReadabilityChange::Readable) => {
-                tracing::info!(gate = %name, "the gate can be read again")
-            }
-            Some(ReadabilityChange::Unreadable(why)) => {
-                tracing::warn!(gate = %name, "the gate cannot be read, nothing is sent: {why}");
-            }
-            None => {}
+        if let Some(change) = change {
+            change.log(&self.settings[at].name);
         }
         if open {
             self.open();

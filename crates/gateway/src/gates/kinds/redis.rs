@@ -231,17 +231,25 @@ async fn read_reply(connection: &mut BufReader<Connection>) -> Result<RedisReply
         "-" => Err(RedisError::Refused(rest.to_owned())),
         "$" if rest == "-1" => Ok(RedisReply::Missing),
         "$" => {
-            let length: usize = rest.parse().map_err(|_| protocol(&line))?;
-            if length > VALUE_MAX {
-                return Err(RedisError::TooLong(length));
-            }
-            let mut bytes = vec![0; length + 2];
-            connection.read_exact(&mut bytes).await.map_err(RedisError::Broken)?;
-            bytes.truncate(length);
-            Ok(RedisReply::Text(String::from_utf8_lossy(&bytes).into_owned()))
+            let length = rest.parse().map_err(|_| protocol(&line))?;
+            read_value(connection, length).await.map(RedisReply::Text)
         }
         _ => Err(protocol(&line)),
     }
+}
+
+/// Reads a value of a known length, and the line break behind it.
+async fn read_value(
+    connection: &mut BufReader<Connection>,
+    length: usize,
+) -> Result<String, RedisError> {
+    if length > VALUE_MAX {
+        return Err(RedisError::TooLong(length));
+    }
+    let mut bytes = vec![0; length + 2];
+    connection.read_exact(&mut bytes).await.map_err(RedisError::Broken)?;
+    bytes.truncate(length);
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 async fn read_line(connection: &mut BufReader<Connection>) -> Result<String, RedisError> {
@@ -310,15 +318,21 @@ impl RedisAddress {
         let failed = |source| RedisError::Connect { address: self.address.clone(), source };
         let connection = connect(server, CONNECT_LIMIT).await.map_err(failed)?;
         let mut connection = BufReader::new(connection);
+        self.log_in(&mut connection).await?;
+        Ok(connection)
+    }
+
+    /// Sends the password and selects the database, where the URL has them.
+    async fn log_in(&self, connection: &mut BufReader<Connection>) -> Result<(), RedisError> {
         if let Some(password) = &self.password {
             let user = self.user.as_deref();
             let words: Vec<&str> = ["AUTH"].into_iter().chain(user).chain([&**password]).collect();
-            call(&mut connection, &words).await?;
+            call(connection, &words).await?;
         }
         if self.database > 0 {
-            call(&mut connection, &["SELECT", &self.database.to_string()]).await?;
+            call(connection, &["SELECT", &self.database.to_string()]).await?;
         }
-        Ok(connection)
+        Ok(())
     }
 }
 

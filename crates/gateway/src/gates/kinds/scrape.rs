@@ -147,13 +147,7 @@ impl ScrapeGate {
         };
         let capacity = capacity(settings, ready, None)?;
         let mean = sum / f64::from(matched.count);
-        let free = match self.says {
-            MetricMeaning::Saturation => 1.0 - mean,
-            MetricMeaning::Budget => mean,
-            MetricMeaning::Count if capacity > 0.0 => 1.0 - sum / capacity,
-            MetricMeaning::Count => 0.0,
-        };
-        Ok((free, capacity))
+        Ok((self.says.free_share(sum, mean, capacity), capacity))
     }
 }
 
@@ -218,27 +212,42 @@ impl MatchedLines {
     fn on(page: &[u8], metric: &str, labels: &[(String, String)]) -> Self {
         let mut matched = Self::default();
         for line in prometheus_parser::lines(page) {
-            let Some((name, rest)) = prometheus_parser::name(line) else { continue };
-            if name != metric.as_bytes() {
-                continue;
-            }
-            // An unreadable line of this metric might be one that matches.
-            let (found, value) = prometheus_parser::sample(rest).unwrap_or(("", f64::NAN));
-            let fits = |(name, text): &(String, String)| {
-                prometheus_parser::means(prometheus_parser::label(found, name), text)
-            };
-            if value.is_nan() || labels.iter().all(fits) {
-                matched.count = matched.count.saturating_add(1);
-                matched.sum += value;
-                matched.oldest =
-                    matched.oldest.into_iter().chain(prometheus_parser::time(rest)).min();
+            match prometheus_parser::name(line) {
+                Some((name, rest)) if name == metric.as_bytes() => matched.add(rest, labels),
+                _ => {}
             }
         }
         matched
     }
+
+    /// Adds a line, which is given without its name, if its labels fit.
+    fn add(&mut self, rest: &[u8], labels: &[(String, String)]) {
+        // An unreadable line of this metric might be one that matches.
+        let (found, value) = prometheus_parser::sample(rest).unwrap_or(("", f64::NAN));
+        let fits = |(name, text): &(String, String)| {
+            prometheus_parser::means(prometheus_parser::label(found, name), text)
+        };
+        if value.is_nan() || labels.iter().all(fits) {
+            self.count = self.count.saturating_add(1);
+            self.sum += value;
+            self.oldest = self.oldest.into_iter().chain(prometheus_parser::time(rest)).min();
+        }
+    }
 }
 
 // === impl MetricMeaning ===
+
+impl MetricMeaning {
+    /// The free share by the sum and the mean of the lines.
+    fn free_share(self, sum: f64, mean: f64, capacity: f64) -> f64 {
+        match self {
+            Self::Saturation => 1.0 - mean,
+            Self::Budget => mean,
+            Self::Count if capacity > 0.0 => 1.0 - sum / capacity,
+            Self::Count => 0.0,
+        }
+    }
+}
 
 impl Spelled for MetricMeaning {
     const SPELLINGS: Keywords<Self> =
