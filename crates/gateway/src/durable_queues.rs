@@ -99,11 +99,8 @@ impl DurableQueues {
         config: &Config,
         own: Option<OwnListener>,
     ) -> Result<Self, DurableQueuesError> {
-        if let Some(queue) = config.dispatch.queues.iter().find(|queue| queue.target.is_none())
-            && own.is_none()
-        {
-            let queue = queue.name.clone();
-            return Err(DispatchError::NoTarget { queue }.into());
+        if own.is_none() {
+            check_targets(&config.dispatch.queues)?;
         }
         let context = DispatchContext::new(state, &config.dispatch, own)?;
         let folder = match &config.batch.folder {
@@ -192,11 +189,7 @@ impl DispatchContext {
         });
         let own = own.transpose().map_err(DurableQueuesError::OwnAddress)?;
         let (settings, metrics) = (settings.clone(), Arc::clone(&state.observer.dispatch));
-        let own_key = state.own_key.as_ref().and_then(|key| HeaderValue::from_str(key.text()).ok());
-        let own_key = own_key.map(|mut key| {
-            key.set_sensitive(true);
-            key
-        });
+        let own_key = own_key(state);
         Ok(Arc::new(Self { gates, settings, client, metrics, own, own_key }))
     }
 
@@ -220,6 +213,14 @@ impl DispatchContext {
     }
 }
 
+/// Without a gateway in this process each queue must name its target.
+fn check_targets(queues: &[Queue]) -> Result<(), DispatchError> {
+    match queues.iter().find(|queue| queue.target.is_none()) {
+        Some(queue) => Err(DispatchError::NoTarget { queue: queue.name.clone() }),
+        None => Ok(()),
+    }
+}
+
 async fn until(running: impl Future<Output = ()>, done: mpsc::Sender<()>) {
     running.await;
     drop(done);
@@ -232,6 +233,13 @@ fn later(pause: Duration) -> Duration {
 
 fn unfit(error: DurableQueuesError) -> StartError {
     StartError::Unfit(error.into())
+}
+
+/// The key with which dispatchers call the gateway of this process.
+fn own_key(state: &State) -> Option<HeaderValue> {
+    let mut key = HeaderValue::from_str(state.own_key.as_ref()?.text()).ok()?;
+    key.set_sensitive(true);
+    Some(key)
 }
 
 /// The address at which this machine reaches a listener.

@@ -241,11 +241,17 @@ fn parameter(text: &str) -> (&str, String, &str) {
         let end = rest.find(';').unwrap_or(rest.len());
         return (name, rest[..end].trim_ascii().to_owned(), &rest[end..]);
     };
+    let (value, rest) = quoted_value(quoted);
+    (name, value, rest)
+}
+
+/// Parses a value behind its opening quote; returns it and the rest.
+fn quoted_value(quoted: &str) -> (String, &str) {
     let mut value = String::new();
     let mut letters = quoted.char_indices().peekable();
     while let Some((at, letter)) = letters.next() {
         match letter {
-            '"' => return (name, value, &quoted[at + 1..]),
+            '"' => return (value, &quoted[at + 1..]),
             // Other backslashes are literal: some clients send whole paths.
             '\\' => match letters.next_if(|(_, next)| matches!(next, '"' | '\\')) {
                 Some((_, escaped)) => value.push(escaped),
@@ -254,7 +260,7 @@ fn parameter(text: &str) -> (&str, String, &str) {
             _ => value.push(letter),
         }
     }
-    (name, value, "")
+    (value, "")
 }
 
 // === impl MalformedForm ===

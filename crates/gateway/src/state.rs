@@ -266,16 +266,21 @@ impl State {
             for notice in &config.notices {
                 tracing::warn!("{notice}");
             }
-            self.scheduler.with(|controller, now| controller.configure(config.flow.clone(), now));
-            self.fleet.configure(&config.fleet);
-            self.observer.known(config.names.ruled());
-            self.tenants.configure(&config.tenants);
-            self.cluster.configure(&config.fleet.kubernetes);
-            self.config.rcu(|present| {
-                // The file knows nothing of the cluster.
-                Config { cluster: Arc::clone(&present.cluster), ..config.clone() }
-            });
+            self.configure(&config);
             tracing::info!("the configuration was reloaded");
         }
+    }
+
+    /// Applies a configuration to each part that has settings of its own.
+    fn configure(&self, config: &Config) {
+        self.scheduler.with(|controller, now| controller.configure(config.flow.clone(), now));
+        self.fleet.configure(&config.fleet);
+        self.observer.known(config.names.ruled());
+        self.tenants.configure(&config.tenants);
+        self.cluster.configure(&config.fleet.kubernetes);
+        self.config.rcu(|present| {
+            // The file knows nothing of the cluster.
+            Config { cluster: Arc::clone(&present.cluster), ..config.clone() }
+        });
     }
 }

@@ -214,18 +214,20 @@ impl LimitsShown {
                 let [lower, watermark, upper] = hysteresis.scaled(1);
                 Self::Fixed { lower, watermark, upper }
             }
-            Bounds::Auto => {
-                let (per_token, most) = limits.pace;
-                Self::Auto {
-                    unstarted: Usage::of(limits.unstarted.0.into(), limits.unstarted.1),
-                    tokens: Usage::of(limits.tokens.0 as f64, limits.tokens.1),
-                    slots: Usage::of(limits.slots.0.into(), limits.slots.1),
-                    pace: Pace { token_ms: per_token.map(millis), most: finite(most) },
-                    binding: limits.binding.map(bound_name),
-                    watermark: limits.watermark,
-                    by_metrics: limits.by_metrics,
-                }
-            }
+            Bounds::Auto => Self::auto(limits),
+        }
+    }
+
+    fn auto(limits: &AutoLimits) -> Self {
+        let (per_token, most) = limits.pace;
+        Self::Auto {
+            unstarted: Usage::of(limits.unstarted.0.into(), limits.unstarted.1),
+            tokens: Usage::of(limits.tokens.0 as f64, limits.tokens.1),
+            slots: Usage::of(limits.slots.0.into(), limits.slots.1),
+            pace: Pace { token_ms: per_token.map(millis), most: finite(most) },
+            binding: limits.binding.map(bound_name),
+            watermark: limits.watermark,
+            by_metrics: limits.by_metrics,
         }
     }
 }

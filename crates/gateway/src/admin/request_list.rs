@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::requests::{RequestPage, ended_page, secs};
 use super::{busiest_of, id_names};
-use crate::observe::BAND_NAMES;
+use crate::observe::{BAND_NAMES, Record};
 use crate::state::State;
 
 /// The most entries of each list.
@@ -52,15 +52,19 @@ pub(super) fn page(state: &State) -> RequestsPage {
         let name = request.at.and_then(|at| named.backends.get(&at));
         request.backend = name.map(|name| (*name).to_owned());
     }
+    page.ended = ended(state);
+    page
+}
+
+/// The requests that ended last.
+fn ended(state: &State) -> Vec<RequestPage> {
     let now = state.clock.now();
     let ended = state.observer.last_ended(REQUESTS_MAX).into_iter();
-    page.ended = ended
-        .map(|(at, record)| {
-            let id = String::from_utf8_lossy(record.request_id.as_bytes());
-            ended_page(&id, secs(now.since(at)), &record)
-        })
-        .collect();
-    page
+    let entry = |(at, record): (Time, Record)| {
+        let id = String::from_utf8_lossy(record.request_id.as_bytes());
+        ended_page(&id, secs(now.since(at)), &record)
+    };
+    ended.map(entry).collect()
 }
 
 /// The oldest requests of both stages.
@@ -69,19 +73,29 @@ fn live(core: &Controller, now: Time) -> RequestsPage {
     let of = |stage: Stage| {
         let mut asks: Vec<AskView> = core.asks().filter(|ask| ask.stage == stage).collect();
         let left_out = busiest_of(&mut asks, REQUESTS_MAX, |ask| std::cmp::Reverse(ask.arrival));
-        let entry = |ask: &AskView| LiveRequest {
-            band: BAND_NAMES[ask.band as usize],
-            flow: flows.get(&ask.flow).map(|name| (*name).to_owned()).unwrap_or_default(),
-            target_model: None,
-            backend: None,
-            age_seconds: secs(now.since(ask.arrival)),
-            late: stage == Stage::Waiting && ask.late,
-            model: ask.model,
-            at: ask.backend,
-        };
+        let flow_of = |ask: &AskView| flows.get(&ask.flow).copied().unwrap_or_default();
+        let entry = |ask: &AskView| LiveRequest::new(ask, flow_of(ask), now);
         (asks.iter().map(entry).collect(), left_out)
     };
     let (waiting, waiting_left_out) = of(Stage::Waiting);
     let (in_flight, in_flight_left_out) = of(Stage::InFlight);
     RequestsPage { waiting, waiting_left_out, in_flight, in_flight_left_out, ended: Vec::new() }
+}
+
+// === impl LiveRequest ===
+
+impl LiveRequest {
+    /// An entry without the names of its model and its backend.
+    fn new(ask: &AskView, flow: &str, now: Time) -> Self {
+        Self {
+            band: BAND_NAMES[ask.band as usize],
+            flow: flow.to_owned(),
+            target_model: None,
+            backend: None,
+            age_seconds: secs(now.since(ask.arrival)),
+            late: ask.stage == Stage::Waiting && ask.late,
+            model: ask.model,
+            at: ask.backend,
+        }
+    }
 }

@@ -337,11 +337,16 @@ impl AskSums {
         }
         waiting[band] += 1;
         self.late[band] += u32::from(ask.late);
+        self.note_oldest(ask);
+    }
+
+    /// Keeps the arrival of the oldest waiting request, of a band and of a flow.
+    fn note_oldest(&mut self, ask: &AskView) {
         let older = |before: Option<Time>| {
             Some(before.map_or(ask.arrival, |before| before.min(ask.arrival)))
         };
+        let (band, flow) = (ask.band as usize, ask.flow as usize);
         self.oldest[band] = older(self.oldest[band]);
-        let flow = ask.flow as usize;
         if flow >= self.oldest_of_flow.len() {
             self.oldest_of_flow.resize(flow + 1, None);
         }

@@ -71,18 +71,19 @@ async fn ask(endpoint: &Endpoint, path: &str, limits: GetLimits) -> Result<GetRe
     } else {
         let (mut sender, wire) = conn::http1::handshake(io).await?;
         let asked = async { read(sender.send_request(request).await?, most).await };
-        let outcome = drive(asked, wire).await;
-        match outcome {
-            Err(GetError::Failed(error)) if endpoint.tls.is_none() && is_unreadable(&error) => {
-                Err(GetError::NotHttp(error))
-            }
-            outcome => outcome,
-        }
+        let without_tls = |error| if endpoint.tls.is_none() { not_http(error) } else { error };
+        drive(asked, wire).await.map_err(without_tls)
     }
 }
 
-fn is_unreadable(error: &BoxError) -> bool {
-    error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)
+/// An error of a connection without TLS: whether the response is HTTP at all.
+fn not_http(error: GetError) -> GetError {
+    let is_unreadable =
+        |error: &BoxError| error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse);
+    match error {
+        GetError::Failed(error) if is_unreadable(&error) => GetError::NotHttp(error),
+        error => error,
+    }
 }
 
 fn request(endpoint: &Endpoint, path: &str) -> Result<Request<Empty<Bytes>>, GetError> {

@@ -155,12 +155,7 @@ pub(crate) fn listed_endpoints(
 
 /// Parses the backends of a file.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, EndpointsFileError> {
-    let json = path.extension().is_some_and(|end| end == "json");
-    let EndpointsFile { endpoints } = if json {
-        serde_json::from_str(text).map_err(EndpointsFileError::Json)?
-    } else {
-        serde_saphyr::from_str(text).map_err(|error| EndpointsFileError::Yaml(Box::new(error)))?
-    };
+    let EndpointsFile { endpoints } = deserialize(path, text)?;
     if endpoints.len() > ENTRIES_MAX {
         return Err(EndpointsFileError::TooMany(endpoints.len()));
     }
@@ -175,6 +170,16 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, Endpoin
         specs.push(spec);
     }
     Ok(specs)
+}
+
+/// Reads JSON if the name of the file says so, otherwise YAML.
+fn deserialize(path: &Path, text: &str) -> Result<EndpointsFile, EndpointsFileError> {
+    match path.extension() {
+        Some(end) if end == "json" => serde_json::from_str(text).map_err(EndpointsFileError::Json),
+        _ => {
+            serde_saphyr::from_str(text).map_err(|error| EndpointsFileError::Yaml(Box::new(error)))
+        }
+    }
 }
 
 // === impl ListedEndpoint ===

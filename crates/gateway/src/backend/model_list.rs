@@ -78,22 +78,30 @@ struct ModelJson {
 pub(super) async fn fetch_model_list(endpoint: &Endpoint, limits: GetLimits) -> ModelListReply {
     let ollama = endpoint.kind == BackendKind::Ollama;
     let path = if ollama { "/api/tags" } else { "/v1/models" };
-    let GetResponse { status, body } = match get(endpoint, path, limits).await {
-        Ok(response) => response,
+    match get(endpoint, path, limits).await {
+        Ok(response) => read_response(endpoint.kind, path, &response),
         Err(error @ GetError::TooLarge) => {
-            return unreadable(endpoint.kind, ModelListError::Get(path, error));
+            unreadable(endpoint.kind, ModelListError::Get(path, error))
         }
-        Err(error) => return ModelListReply::Unavailable(ModelListError::Get(path, error)),
-    };
+        Err(error) => ModelListReply::Unavailable(ModelListError::Get(path, error)),
+    }
+}
+
+fn read_response(kind: BackendKind, path: &'static str, response: &GetResponse) -> ModelListReply {
+    let &GetResponse { status, ref body } = response;
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
         return ModelListReply::Unavailable(ModelListError::Status(path, status));
     }
     if !status.is_success() {
         return ModelListReply::Unsupported(ModelListError::Status(path, status));
     }
-    match if ollama { ollama_list(&body) } else { openai_list(&body) } {
+    let list = match kind {
+        BackendKind::Ollama => ollama_list(body),
+        _ => openai_list(body),
+    };
+    match list {
         Some(list) => ModelListReply::List(list),
-        None => unreadable(endpoint.kind, ModelListError::NotAList(path)),
+        None => unreadable(kind, ModelListError::NotAList(path)),
     }
 }
 

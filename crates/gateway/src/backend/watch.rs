@@ -56,14 +56,7 @@ impl Tasks {
             let ids: Vec<BackendId> = state.backends.keys().copied().collect();
             (ids, state.settings.endpoints_file.clone(), state.settings.discover)
         };
-        self.loops.retain(|id, handles| {
-            let gone = ids.binary_search(id).is_err();
-            let broken = handles.iter().any(AbortHandle::is_finished);
-            if gone || broken {
-                handles.iter().for_each(AbortHandle::abort);
-            }
-            !gone && !broken
-        });
+        self.abort_unneeded(&ids);
         for id in ids {
             self.loops.entry(id).or_insert_with(|| {
                 let check = self.set.spawn(fleet.clone().check_loop(id, identity.clone()));
@@ -72,6 +65,18 @@ impl Tasks {
         }
         self.follow_endpoints(fleet, path);
         self.follow_discovery(fleet, discover, identity);
+    }
+
+    /// Aborts the loops of backends that are gone, and those of which one has ended.
+    fn abort_unneeded(&mut self, ids: &[BackendId]) {
+        self.loops.retain(|id, handles| {
+            let gone = ids.binary_search(id).is_err();
+            let broken = handles.iter().any(AbortHandle::is_finished);
+            if gone || broken {
+                handles.iter().for_each(AbortHandle::abort);
+            }
+            !gone && !broken
+        });
     }
 
     fn follow_endpoints(&mut self, fleet: &Arc<Fleet>, path: Option<PathBuf>) {

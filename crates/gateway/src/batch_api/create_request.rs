@@ -47,13 +47,7 @@ struct RequestFields {
 impl CreateBatch {
     /// Parses a body.
     pub(super) fn read(body: &[u8]) -> Result<Self, Fault> {
-        // serde would accept an array as the fields in their order.
-        if !body.trim_ascii_start().starts_with(b"{") {
-            return Err(Fault::InvalidRequest("The body must be a JSON object.".into()));
-        }
-        let parts: RequestFields = serde_json::from_slice(body).map_err(|error| {
-            Fault::InvalidRequest(format!("The body is not a JSON object: {error}."))
-        })?;
+        let parts = RequestFields::read(body)?;
         let endpoint = text(parts.endpoint, "endpoint", "/v1/chat/completions")?;
         let window = text(parts.completion_window, "completion_window", "24h")?;
         Ok(Self {
@@ -67,6 +61,20 @@ impl CreateBatch {
                 .map(|after| expires(&after))
                 .transpose()?
                 .flatten(),
+        })
+    }
+}
+
+// === impl RequestFields ===
+
+impl RequestFields {
+    fn read(body: &[u8]) -> Result<Self, Fault> {
+        // serde would accept an array as the fields in their order.
+        if !body.trim_ascii_start().starts_with(b"{") {
+            return Err(Fault::InvalidRequest("The body must be a JSON object.".into()));
+        }
+        serde_json::from_slice(body).map_err(|error| {
+            Fault::InvalidRequest(format!("The body is not a JSON object: {error}."))
         })
     }
 }

@@ -90,11 +90,7 @@ impl Upload {
 
     /// Processes bytes of the form.
     pub(crate) async fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let limit = self.batches.settings.file_limit;
-        self.received += bytes.len() as u64;
-        if self.received > limit.saturating_add(OVERHEAD_MAX) {
-            return Err(Fault::FileTooLarge(limit));
-        }
+        self.count(bytes.len())?;
         if self.ended {
             return Ok(());
         }
@@ -109,6 +105,16 @@ impl Upload {
                     return Ok(());
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Counts received bytes; fails if the form is too large.
+    fn count(&mut self, bytes: usize) -> Result<(), Fault> {
+        let limit = self.batches.settings.file_limit;
+        self.received += bytes as u64;
+        if self.received > limit.saturating_add(OVERHEAD_MAX) {
+            return Err(Fault::FileTooLarge(limit));
         }
         Ok(())
     }

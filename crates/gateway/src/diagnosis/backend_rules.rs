@@ -43,15 +43,23 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
         found.push(all_down(situation));
     }
     for backend in backends {
-        found.extend(state_of(backend, situation));
-        if backend.ready {
-            found.extend(failing(backend));
-            let alone = || misses_objective(backend, situation);
-            let tokens = || token_rules::slow_tokens(backend, situation);
-            found.extend(slow(backend, backends).or_else(alone).or_else(tokens));
-        }
-        found.extend(hung(backend));
+        check_backend(backend, situation, found);
     }
+}
+
+fn check_backend(
+    backend: &BackendCondition,
+    situation: &Situation,
+    found: &mut Vec<StatusFinding>,
+) {
+    found.extend(state_of(backend, situation));
+    if backend.ready {
+        found.extend(failing(backend));
+        let alone = || misses_objective(backend, situation);
+        let tokens = || token_rules::slow_tokens(backend, situation);
+        found.extend(slow(backend, &situation.backends).or_else(alone).or_else(tokens));
+    }
+    found.extend(hung(backend));
 }
 
 /// Why backends are not known. The last known ones are served.

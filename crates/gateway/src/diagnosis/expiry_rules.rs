@@ -28,22 +28,27 @@ fn keys(situation: &Situation) -> Option<StatusFinding> {
 }
 
 fn certificate(certificate: &CertificateExpiry) -> StatusFinding {
-    let CertificateExpiry { file, expires_in_seconds, last_day, valid_yet } = certificate;
-    let (level, state) = if *expires_in_seconds < 0.0 {
+    let (level, validity) = validity(certificate);
+    let text = format!("the certificate in {} {validity}", certificate.file);
+    StatusFinding::new("certificate_expires", level, text)
+        .about(&certificate.file)
+        .figure("expires_in_seconds", certificate.expires_in_seconds)
+        .advise(
+            "Replace the file and its key. The gateway reads them again by itself, and new \
+             connections get the new certificate. If the dates are right, see the clock of this \
+             machine.",
+        )
+}
+
+/// Whether clients accept a certificate, and for how long.
+fn validity(certificate: &CertificateExpiry) -> (Level, String) {
+    let CertificateExpiry { expires_in_seconds, last_day, valid_yet, .. } = certificate;
+    if *expires_in_seconds < 0.0 {
         (Level::Trouble, format!("expired on {last_day}: clients refuse it"))
     } else if !valid_yet {
         (Level::Trouble, "is not valid yet: clients refuse it".to_owned())
     } else {
         let left = span(*expires_in_seconds);
         (Level::Warning, format!("expires in {left}, on {last_day}"))
-    };
-    let text = format!("the certificate in {file} {state}");
-    StatusFinding::new("certificate_expires", level, text)
-        .about(file)
-        .figure("expires_in_seconds", *expires_in_seconds)
-        .advise(
-            "Replace the file and its key. The gateway reads them again by itself, and new \
-             connections get the new certificate. If the dates are right, see the clock of this \
-             machine.",
-        )
+    }
 }

@@ -100,6 +100,11 @@ impl FindingMemory {
                 self.ended.push_front((end, EndedFinding::of(known.finding, lasted)));
             }
         }
+        self.forget_ended(now);
+    }
+
+    /// Drops findings that ended long ago, and those that are shown again.
+    fn forget_ended(&mut self, now: Time) {
         let known = &self.known;
         self.ended.retain(|(at, ended)| {
             let again = known.get(&(ended.id, ended.subject.clone()));

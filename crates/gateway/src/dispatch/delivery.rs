@@ -174,16 +174,18 @@ impl Dispatcher {
                 failures,
                 "a message failed too often and is a dead letter now"
             );
-            let kept = self
-                .persist(|| self.store.dead_letter(held.clone(), outcome.clone(), moment()))
-                .await;
-            served.metrics.ended(if kept { MessageEnd::DeadLetter } else { MessageEnd::Lost });
-            return;
+            return self.dead_letter(served, held, outcome).await;
         }
         served.metrics.ended(MessageEnd::Failed);
         let due =
             self.backoff().due((failures, asked), (moment(), message.deadline), jitter::fraction());
         self.release(held, Release { due, failed: true }).await;
+    }
+
+    async fn dead_letter(&self, served: &ServedQueue, held: ClaimRef, outcome: Outcome) {
+        let kept =
+            self.persist(|| self.store.dead_letter(held.clone(), outcome.clone(), moment())).await;
+        served.metrics.ended(if kept { MessageEnd::DeadLetter } else { MessageEnd::Lost });
     }
 
     /// Whether a failed message has no further attempt. An outage of the target fails all messages

@@ -6,6 +6,7 @@ use serde::Serialize;
 use store::{ErrorKind, StoreError};
 
 use super::DurableQueues;
+use super::batch_folder::BatchFolder;
 use crate::diagnosis::Situation;
 use crate::diagnosis::situation::{BatchQueueState, BatchWork, GateCondition, StoreTrouble};
 use crate::dispatch::QueueView;
@@ -64,16 +65,7 @@ impl DurableQueues {
 impl BatchWork for DurableQueues {
     /// Counts are those of the last renewal of leases: a page must not wait for a store.
     fn describe(&self, situation: &mut Situation) {
-        if let Some(folder) = &self.folder {
-            let of_store = || folder.dispatcher().and_then(|dispatcher| dispatcher.store_error());
-            let trouble = folder.error().or_else(of_store);
-            let full = || folder.batches().and_then(|batches| batches.disk_error());
-            let trouble = match (trouble, full()) {
-                (Some(error), _) => Some(StoreTrouble::new("batch.folder", error)),
-                (None, full) => full.map(|error| StoreTrouble::full("batch.folder", error)),
-            };
-            situation.stores.extend(trouble.map(|trouble| trouble.at(folder.path())));
-        }
+        situation.stores.extend(self.folder.as_ref().and_then(|folder| folder_trouble(folder)));
         if let Some(shared) = &self.shared {
             let error = shared.dispatcher.store_error();
             let named = |error| StoreTrouble::new("dispatch.redis", error);
@@ -93,6 +85,16 @@ pub(super) async fn within<T>(
 ) -> Result<T, StoreError> {
     let timed_out = |_| Err(StoreError::new(ErrorKind::Unavailable, "the store does not respond"));
     tokio::time::timeout(limit, answer).await.unwrap_or_else(timed_out)
+}
+
+fn folder_trouble(folder: &BatchFolder) -> Option<StoreTrouble> {
+    let of_store = || folder.dispatcher().and_then(|dispatcher| dispatcher.store_error());
+    let full = || folder.batches().and_then(|batches| batches.disk_error());
+    let trouble = match folder.error().or_else(of_store) {
+        Some(error) => StoreTrouble::new("batch.folder", error),
+        None => StoreTrouble::full("batch.folder", full()?),
+    };
+    Some(trouble.at(folder.path()))
 }
 
 // === impl DispatchStatus ===
@@ -130,20 +132,24 @@ impl QueueStatus {
             overload: view.overload,
         }
     }
+
+    fn counts(&self) -> String {
+        let in_flight = self.in_flight;
+        match [self.pending, self.retry, self.claimed, self.dead] {
+            [Some(pending), Some(retry), Some(claimed), Some(dead)] => format!(
+                "{pending} pending, {retry} waiting for a retry, {claimed} claimed \
+                 ({in_flight} by this process), {dead} dead letters"
+            ),
+            _ => format!("counts unknown, {in_flight} claimed by this process"),
+        }
+    }
 }
 
 impl std::fmt::Display for QueueStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, target, in_flight, .. } = self;
+        let Self { name, target, .. } = self;
         writeln!(f, "queue {name}: target {target}, gates {}", self.gates.join(", "))?;
-        match [self.pending, self.retry, self.claimed, self.dead] {
-            [Some(pending), Some(retry), Some(claimed), Some(dead)] => writeln!(
-                f,
-                "  {pending} pending, {retry} waiting for a retry, {claimed} claimed \
-                 ({in_flight} by this process), {dead} dead letters"
-            )?,
-            _ => writeln!(f, "  counts unknown, {in_flight} claimed by this process")?,
-        }
+        writeln!(f, "  {}", self.counts())?;
         if self.trouble.is_some() {
             writeln!(f, "  nothing is sent while the store is unavailable")?;
         }

@@ -26,26 +26,33 @@ impl Sender {
     /// Reads the headers of the client. Its tenant is that of its key, if it has one.
     pub(crate) fn of(config: &Config, headers: &HeaderMap, caller: Option<&Caller>) -> Self {
         let controls = ControlHeaders::of(headers);
-        let identity = &config.identity;
-        // Such work has the band of its queue, which a rule may limit.
-        let listed = super::listed(config, headers);
-        let mut kept: BTreeMap<String, String> = listed
-            .iter()
-            .filter(|(name, _)| !is_credential(name))
-            .map(|&(name, value)| (name.to_owned(), beginning(value).to_owned()))
-            .collect();
-        let workload = controls.workload.and_then(text);
-        if let Some(workload) = workload.filter(|value| value.len() <= HEADER_MAX) {
-            kept.insert(WORKLOAD.to_owned(), workload.to_owned());
-        }
+        let kept = kept_headers(config, headers, &controls);
         let tenant = match controls.fairness_id() {
             _ if caller.is_some() => caller.map(|it| it.tenant.name.clone()).unwrap_or_default(),
             Some(id) if id.len() <= NAME_MAX => id.to_owned(),
             Some(_) => String::new(),
-            None => team(identity, &controls, &kept),
+            None => team(&config.identity, &controls, &kept),
         };
         Self { tenant, headers: kept }
     }
+}
+
+fn kept_headers(
+    config: &Config,
+    headers: &HeaderMap,
+    controls: &ControlHeaders<'_>,
+) -> BTreeMap<String, String> {
+    // Such work has the band of its queue, which a rule may limit.
+    let mut kept: BTreeMap<String, String> = super::listed(config, headers)
+        .into_iter()
+        .filter(|(name, _)| !is_credential(name))
+        .map(|(name, value)| (name.to_owned(), beginning(value).to_owned()))
+        .collect();
+    let workload = controls.workload.and_then(text);
+    if let Some(workload) = workload.filter(|value| value.len() <= HEADER_MAX) {
+        kept.insert(WORKLOAD.to_owned(), workload.to_owned());
+    }
+    kept
 }
 
 /// The tenant of a client without a fairness id: the parts of its flow that are not models. If a

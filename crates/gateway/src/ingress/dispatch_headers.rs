@@ -41,9 +41,23 @@ pub(crate) struct DispatchHeaders<'a> {
 // === impl DispatchHeaders ===
 
 impl DispatchHeaders<'_> {
-    /// Builds the headers. The sender of a message cannot override control headers. A value that is
-    /// not valid in a header is left out.
+    /// Builds the headers. A value that is not valid in a header is left out.
     pub(crate) fn to_header_map(self) -> HeaderMap {
+        let mut headers = self.sender_headers();
+        put(&mut headers, &HeaderName::from_static("traceparent"), self.trace());
+        headers.insert(CONTENT_TYPE, JSON);
+        headers.insert(PRIORITY, HeaderValue::from_static(self.priority));
+        put(&mut headers, &REQUEST_ID, Some(self.id));
+        let tenant = Some(self.tenant).filter(|name| !name.is_empty() && name.len() <= NAME_MAX);
+        for (objective, fairness) in OBJECTIVE.iter().zip(&FAIRNESS) {
+            put(&mut headers, objective, self.objective);
+            put(&mut headers, fairness, tenant);
+        }
+        headers
+    }
+
+    /// The headers that the sender of the message set. It cannot set control headers.
+    fn sender_headers(&self) -> HeaderMap {
         // The workload orders the requests of one flow only, so a sender may name it.
         let is_theirs = |name: &str| !ends_here(name) || name == WORKLOAD;
         let mut headers = HeaderMap::new();
@@ -56,15 +70,6 @@ impl DispatchHeaders<'_> {
             }
         }
         hop_by_hop::strip(&mut headers, |_| false);
-        put(&mut headers, &HeaderName::from_static("traceparent"), self.trace());
-        headers.insert(CONTENT_TYPE, JSON);
-        headers.insert(PRIORITY, HeaderValue::from_static(self.priority));
-        put(&mut headers, &REQUEST_ID, Some(self.id));
-        let tenant = Some(self.tenant).filter(|name| !name.is_empty() && name.len() <= NAME_MAX);
-        for (objective, fairness) in OBJECTIVE.iter().zip(&FAIRNESS) {
-            put(&mut headers, objective, self.objective);
-            put(&mut headers, fairness, tenant);
-        }
         headers
     }
 

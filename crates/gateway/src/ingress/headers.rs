@@ -69,10 +69,6 @@ pub(crate) fn to_upstream(
     headers: HeaderMap,
     request_id: &HeaderValue,
 ) -> Vec<(HeaderName, HeaderValue)> {
-    let lists_trailers = |value: &HeaderValue| {
-        let mut tokens = text(value).into_iter().flat_map(|text| text.split(','));
-        tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case("trailers"))
-    };
     let trailers = headers.iter().any(|(name, value)| *name == TE && lists_trailers(value));
     // The tokens of a compressed response could not be read.
     let replaced = |name: &str| {
@@ -84,6 +80,12 @@ pub(crate) fn to_upstream(
     }
     sent.push((REQUEST_ID, request_id.clone()));
     sent
+}
+
+/// Whether a value of `TE` accepts trailers.
+fn lists_trailers(value: &HeaderValue) -> bool {
+    let mut tokens = text(value).into_iter().flat_map(|text| text.split(','));
+    tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case("trailers"))
 }
 
 /// The header that says how a body is encoded, which a decoded body must not have.

@@ -34,16 +34,8 @@ impl RequestFlow {
 
 /// The headers that the flow key, a flow class or a rule of bands uses.
 pub(super) fn listed<'a>(config: &'a Config, headers: &'a HeaderMap) -> Vec<(&'a str, &'a str)> {
-    let Config { identity, band_rules, .. } = config;
-    let patterns = identity.rules.iter().flat_map(|rule| &rule.patterns);
-    let patterns = patterns.chain(band_rules.iter().flat_map(|rule| &rule.patterns));
-    let patterns = patterns.map(|(part, _)| part);
     let mut listed: Vec<(&str, &str)> = Vec::new();
-    let session_parts = identity.session_parts.iter().filter_map(|part| match part {
-        SessionPart::Session => None,
-        SessionPart::Attribute(part) => Some(part),
-    });
-    for part in identity.parts.iter().chain(session_parts).chain(patterns) {
+    for part in used_attributes(config) {
         let Attribute::Header(name) = part else { continue };
         if listed.iter().any(|(known, _)| known == name) {
             continue;
@@ -53,4 +45,16 @@ pub(super) fn listed<'a>(config: &'a Config, headers: &'a HeaderMap) -> Vec<(&'a
         }
     }
     listed
+}
+
+/// The attributes that the configuration uses, perhaps several times.
+fn used_attributes(config: &Config) -> impl Iterator<Item = &Attribute> {
+    let Config { identity, band_rules, .. } = config;
+    let patterns = identity.rules.iter().flat_map(|rule| &rule.patterns);
+    let patterns = patterns.chain(band_rules.iter().flat_map(|rule| &rule.patterns));
+    let session_parts = identity.session_parts.iter().filter_map(|part| match part {
+        SessionPart::Session => None,
+        SessionPart::Attribute(part) => Some(part),
+    });
+    identity.parts.iter().chain(session_parts).chain(patterns.map(|(part, _)| part))
 }

@@ -9,13 +9,7 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
         for letter in group {
             bits = bits << 6 | u32::from(value(*letter)?);
         }
-        // One letter has too few bits for a byte.
-        let (unused, count) = match group.len() {
-            4 => (0, 3),
-            3 => (2, 2),
-            2 => (4, 1),
-            _ => return None,
-        };
+        let (unused, count) = unused_bits_and_bytes(group.len())?;
         if bits & ((1 << unused) - 1) != 0 {
             return None;
         }
@@ -23,6 +17,16 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
         bytes.extend_from_slice(&group[group.len() - count..]);
     }
     Some(bytes)
+}
+
+/// The unused bits and the bytes of a group. One letter has too few bits for a byte.
+const fn unused_bits_and_bytes(letters: usize) -> Option<(u32, usize)> {
+    match letters {
+        4 => Some((0, 3)),
+        3 => Some((2, 2)),
+        2 => Some((4, 1)),
+        _ => None,
+    }
 }
 
 const fn value(letter: u8) -> Option<u8> {

@@ -154,6 +154,15 @@ async fn watched<T>(
     }
 }
 
+/// How an attempt ended whose exchange failed on a connection.
+fn ended_as(error: &ExchangeError) -> Attempt {
+    match error {
+        ExchangeError::Silent { .. } => Attempt::Silent,
+        ExchangeError::Withdrawn => Attempt::Withdrawn,
+        _ => Attempt::Failed,
+    }
+}
+
 // === impl AttemptError ===
 
 impl From<ConnectError> for AttemptError {
@@ -172,13 +181,7 @@ impl From<AttemptError> for AttemptOutcome {
     fn from(error: AttemptError) -> Self {
         let (attempt, text) = match error {
             AttemptError::Exchange(ExchangeError::TimedOut) => return Self::TimedOut,
-            AttemptError::Exchange(error @ ExchangeError::Silent { .. }) => {
-                (Attempt::Silent, error.to_string())
-            }
-            AttemptError::Exchange(error @ ExchangeError::Withdrawn) => {
-                (Attempt::Withdrawn, error.to_string())
-            }
-            AttemptError::Exchange(error) => (Attempt::Failed, error.to_string()),
+            AttemptError::Exchange(error) => (ended_as(&error), error.to_string()),
             AttemptError::Connect(error) if error.is_refused() => {
                 (Attempt::Refused, error.to_string())
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::Incoming;
 
-use super::request_body::{self, Arriving};
+use super::request_body::{self, Arriving, Whole};
 use crate::batch_api::{BatchResponse, Batches, Sent, Upload};
 use crate::body_memory::BodyHolder;
 use crate::clock;
@@ -28,21 +28,24 @@ pub(super) async fn answer(
     (sender, body): (Sent<'_>, Incoming),
     received: &mut u64,
 ) -> Result<BatchResponse, Fault> {
-    let parts = sender.parts;
     let batches = durable_queues.ok_or(Fault::BatchDisabled).and_then(DurableQueues::batches);
     match (batches, call) {
         (_, BatchCall::OtherMethod(methods)) => Err(Fault::MethodNotAllowed(methods)),
         (Err(fault), _) => Err(fault),
         (Ok(batches), BatchCall::Upload) => upload(state, batches, (sender, body), received).await,
         (Ok(batches), BatchCall::Create) => {
-            let tenant = sender.caller.map(|caller| caller.tenant.name.as_str());
-            let holder = (state, BodyHolder::of(tenant, sender.peer));
-            let collected = request_body::collect_decoded(&parts.headers, body, holder).await;
-            let (bytes, _held) = collected?;
+            let (bytes, _held) = collect(state, sender, body).await?;
             batches.answer(call, sender, &bytes, clock::moment()).await
         }
         (Ok(batches), _) => batches.answer(call, sender, &Bytes::new(), clock::moment()).await,
     }
+}
+
+/// Collects a body that is not a file.
+async fn collect(state: &State, sender: Sent<'_>, body: Incoming) -> Result<Whole, Fault> {
+    let tenant = sender.caller.map(|caller| caller.tenant.name.as_str());
+    let holder = (state, BodyHolder::of(tenant, sender.peer));
+    request_body::collect_decoded(&sender.parts.headers, body, holder).await
 }
 
 async fn upload(

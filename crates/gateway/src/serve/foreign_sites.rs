@@ -74,17 +74,22 @@ pub(super) fn check<B>(
     if guarded == Guarded::Models && !headers::has(headers, &ORIGIN) {
         return Ok(route);
     }
-    let authority = request.uri().authority().map(Authority::as_str);
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).or(authority);
     let known = if guarded == Guarded::Pages { &[] } else { &config.server.cors_origins[..] };
-    // A name that was made to point here has itself as its origin. A listed origin is another.
-    let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
-    let is_listed = origin.is_some_and(|origin| is_listed(known, origin));
-    let is_foreign = is_rebound(known, host, arrival) || has_foreign_origin(known, host, headers);
-    if is_foreign && !is_listed && !admin_access::has_key(config, headers)? {
+    if is_foreign(known, request, arrival) && !admin_access::has_key(config, headers)? {
         return Err(Fault::ForeignHost);
     }
     Ok(route)
+}
+
+/// Whether a website that is not `known` may have made the request.
+fn is_foreign<B>(known: &[String], request: &Request<B>, arrival: Arrival) -> bool {
+    let headers = request.headers();
+    let authority = request.uri().authority().map(Authority::as_str);
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).or(authority);
+    // A name that was made to point here has itself as its origin. A listed origin is another.
+    let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+    let is_listed = origin.is_some_and(|origin| is_listed(known, origin));
+    !is_listed && (is_rebound(known, host, arrival) || has_foreign_origin(known, host, headers))
 }
 
 /// Whether a request was refused by [`check`], and not by its path.

@@ -34,7 +34,7 @@ const PASSED_OVER: u64 = 256 << 10;
 const PASS_OVER: Duration = Duration::from_secs(1);
 
 /// A body, and its reservation of the memory for bodies.
-type Whole = (Bytes, Reservation);
+pub(super) type Whole = (Bytes, Reservation);
 
 /// A body that is read piece by piece without a limit in time. Its client must not fall silent, nor
 /// send so slowly that it could occupy a connection for ever. Only the time spent waiting for the

@@ -38,14 +38,7 @@ impl GrpcSender {
 
     /// Sends one message.
     pub(super) async fn send(&mut self, message: Bytes) -> Result<(), ExportError> {
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(self.base.address_of(METHOD))
-            .header(CONTENT_TYPE, GRPC)
-            .header(TE, TRAILERS)
-            .header(USER_AGENT, AGENT)
-            .body(Full::new(frame(&message)))
-            .map_err(ExportError::lasting)?;
+        let request = self.request(&message)?;
         let mut connection = match self.connection.take().filter(|open| !open.is_closed()) {
             Some(open) => open,
             None => connect_http2(&self.base).await.map_err(ExportError::transient)?,
@@ -60,6 +53,17 @@ impl GrpcSender {
         self.connection = Some(connection);
         // A call that fails at once has its outcome in the head.
         outcome(body.trailers().unwrap_or(&head.headers))
+    }
+
+    fn request(&self, message: &Bytes) -> Result<Request<Full<Bytes>>, ExportError> {
+        Request::builder()
+            .method(Method::POST)
+            .uri(self.base.address_of(METHOD))
+            .header(CONTENT_TYPE, GRPC)
+            .header(TE, TRAILERS)
+            .header(USER_AGENT, AGENT)
+            .body(Full::new(frame(message)))
+            .map_err(ExportError::lasting)
     }
 }
 

@@ -91,6 +91,12 @@ pub enum ClientError {
 /// An error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// TLS with the root certificates of the system, or the problem of the host.
+fn tls_client(host: &str) -> Result<TlsClient, &'static str> {
+    let name = tls::parse_name(host).ok_or("no certificate can be for its host")?;
+    Ok(TlsClient::new(name, None, Protocol::Http1))
+}
+
 // === impl BaseUrl ===
 
 impl BaseUrl {
@@ -99,19 +105,15 @@ impl BaseUrl {
     pub fn parse(url: &str) -> Result<Self, BaseUrlError> {
         let wrong = |problem| BaseUrlError { url: url.to_owned(), problem };
         let uri: Uri = url.parse().map_err(|_| wrong("write it as http://host:port"))?;
-        let port = match uri.scheme_str() {
-            Some("http") => 80,
-            Some("https") => 443,
+        let (port, is_tls) = match uri.scheme_str() {
+            Some("http") => (80, false),
+            Some("https") => (443, true),
             _ => return Err(wrong("it must begin with http:// or https://")),
         };
         let authority = uri.authority().ok_or_else(|| wrong("the host is missing"))?;
         let place = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(port));
-        let name = tls::parse_name(authority.host());
-        let tls = match (uri.scheme_str(), name) {
-            (Some("https"), Some(name)) => Some(TlsClient::new(name, None, Protocol::Http1)),
-            (Some("https"), None) => return Err(wrong("no certificate can be for its host")),
-            _ => None,
-        };
+        let tls = is_tls.then(|| tls_client(authority.host()));
+        let tls = tls.transpose().map_err(wrong)?;
         let host = authority.as_str().rsplit('@').next().unwrap_or_default();
         let host = HeaderValue::from_str(host).map_err(|_| wrong("the host is strange"))?;
         if uri.query().is_some() {

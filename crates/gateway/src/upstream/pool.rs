@@ -92,16 +92,7 @@ impl Pool {
         if let Some(sender) = known.filter(|sender| !sender.is_closed()) {
             return Ok(sender);
         }
-        let stream = connect(server, timeout).await?;
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(Some(Duration::from_secs(20)))
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(ConnectError::Handshake)?;
-        task::spawn(async move {
-            let _ = connection.await;
-        });
+        let sender = open_http2(server, timeout).await?;
         self.kept().entry(backend).or_default().shared = Some(sender.clone());
         Ok(sender)
     }
@@ -109,6 +100,23 @@ impl Pool {
     fn kept(&self) -> MutexGuard<'_, BTreeMap<BackendId, Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn open_http2(
+    server: ServerAddress<'_>,
+    timeout: Duration,
+) -> Result<http2::SendRequest<WholeBody>, ConnectError> {
+    let stream = connect(server, timeout).await?;
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Some(Duration::from_secs(20)))
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(ConnectError::Handshake)?;
+    task::spawn(async move {
+        let _ = connection.await;
+    });
+    Ok(sender)
 }
 
 // === impl Lease ===

@@ -34,23 +34,26 @@ impl Batches {
     /// ended.
     pub(super) async fn advance(&self, batch: &Batch, now: Now<'_>) -> Result<bool, StoreError> {
         match batch.status {
-            Status::Validating | Status::InProgress => {
-                let counts = batch.counts;
-                let answered = batch.status == Status::InProgress
-                    && counts.completed + counts.failed >= counts.total;
-                if !answered && now() < batch.deadline {
-                    return Ok(false);
-                }
-                // The dispatcher may find the last requests expired before this does.
-                let late = now() >= batch.deadline && self.ledger.is_late(&batch.id).await?;
-                let ending = if answered && !late { Status::Completed } else { Status::Expired };
-                self.ledger.begin_ending(&batch.id, ending, now()).await?;
-                let Some(batch) = self.ledger.batch(&batch.id).await? else { return Ok(true) };
-                self.end(&batch, now).await
-            }
+            Status::Validating | Status::InProgress => self.end_if_due(batch, now).await,
             Status::Finalizing | Status::Cancelling => self.end(batch, now).await,
             _ => self.clear(batch).await,
         }
+    }
+
+    /// Begins the end of a batch if all of its requests have a result, or at its deadline.
+    async fn end_if_due(&self, batch: &Batch, now: Now<'_>) -> Result<bool, StoreError> {
+        let counts = batch.counts;
+        let answered =
+            batch.status == Status::InProgress && counts.completed + counts.failed >= counts.total;
+        if !answered && now() < batch.deadline {
+            return Ok(false);
+        }
+        // The dispatcher may find the last requests expired before this does.
+        let late = now() >= batch.deadline && self.ledger.is_late(&batch.id).await?;
+        let ending = if answered && !late { Status::Completed } else { Status::Expired };
+        self.ledger.begin_ending(&batch.id, ending, now()).await?;
+        let Some(batch) = self.ledger.batch(&batch.id).await? else { return Ok(true) };
+        self.end(&batch, now).await
     }
 
     /// Ends a batch, unless some of its requests are in flight.

@@ -80,31 +80,27 @@ impl<'a> LineBody<'a> {
 // === impl LineError ===
 
 impl<'a> LineError<'a> {
+    const EXPIRED: Self = Self {
+        code: Cow::Borrowed("batch_expired"),
+        message: Cow::Borrowed(
+            "The request was not answered before the completion window was over.",
+        ),
+    };
+    const CANCELLED: Self = Self {
+        code: Cow::Borrowed("batch_cancelled"),
+        message: Cow::Borrowed("The batch was cancelled before the request was answered."),
+    };
+
     fn of(batch: &Batch, result: Option<&'a StoredResult>) -> Self {
         let batch_expired = batch.ending == Some(Status::Expired);
-        let code = result.and_then(|stored| stored.error.as_deref());
-        let expired = match code {
-            Some(Outcome::DEADLINE) => Some(true),
-            Some(Outcome::CANCELLED) | None => Some(batch_expired),
-            Some(_) => None,
-        };
-        match (expired, code) {
-            (Some(true), _) => Self::fixed(
-                "batch_expired",
-                "The request was not answered before the completion window was over.",
-            ),
-            (Some(false), _) => Self::fixed(
-                "batch_cancelled",
-                "The batch was cancelled before the request was answered.",
-            ),
-            (None, code) => Self {
-                code: Cow::Owned(code.unwrap_or_default().to_ascii_lowercase()),
+        match result.and_then(|stored| stored.error.as_deref()) {
+            Some(Outcome::DEADLINE) => Self::EXPIRED,
+            Some(Outcome::CANCELLED) | None if batch_expired => Self::EXPIRED,
+            Some(Outcome::CANCELLED) | None => Self::CANCELLED,
+            Some(code) => Self {
+                code: Cow::Owned(code.to_ascii_lowercase()),
                 message: result.and_then(|stored| stored.text.as_deref()).unwrap_or("").into(),
             },
         }
-    }
-
-    const fn fixed(code: &'static str, message: &'static str) -> Self {
-        Self { code: Cow::Borrowed(code), message: Cow::Borrowed(message) }
     }
 }

@@ -51,15 +51,11 @@ impl DeadLetterQuery {
         let mut wanted = Self::default();
         for pair in query.unwrap_or_default().split('&') {
             match pair.split_once('=').unwrap_or((pair, "")) {
-                ("queue", name) => {
-                    let name = String::from_utf8(super::percent_decoded(name)).ok();
-                    wanted.queue = name.unwrap_or_default();
-                }
+                ("queue", name) => wanted.queue = decoded(name),
                 ("after", number) => {
-                    let wrong = || "'after' must be the number of a dead letter.".to_owned();
-                    let number = number.parse().ok();
-                    wanted.after =
-                        Some(number.ok_or_else(|| Fault::InvalidField("after", wrong()))?);
+                    let what = "'after' must be the number of a dead letter.";
+                    let wrong = |_| Fault::InvalidField("after", what.into());
+                    wanted.after = Some(number.parse().map_err(wrong)?);
                 }
                 _ => {}
             }
@@ -70,6 +66,11 @@ impl DeadLetterQuery {
         }
         Ok(wanted)
     }
+}
+
+/// A value of a query; empty if it is not UTF-8.
+fn decoded(value: &str) -> String {
+    String::from_utf8(super::percent_decoded(value)).unwrap_or_default()
 }
 
 #[cfg(test)]
