@@ -74,6 +74,18 @@ pub struct Picture {
     columns: usize,
 }
 
+/// A page for each policy.
+fn policy_pictures(scenario: &Scenario, digests: &[Digest]) -> Vec<Picture> {
+    let pictured =
+        digests.iter().filter_map(|digest| Some((digest.cell.policy, digest.pictured.as_ref()?)));
+    let picture = |(policy, pictured): (usize, &Pictured)| Picture {
+        name: slug(scenario, policy),
+        charts: pictured.views.clone(),
+        columns: 2,
+    };
+    pictured.map(picture).collect()
+}
+
 // === impl Digest ===
 
 impl Digest {
@@ -111,15 +123,7 @@ impl Report {
     pub fn new(scenario: &Scenario, digests: &[Digest]) -> Self {
         let samples: Vec<Sample> = digests.iter().map(|digest| digest.sample.clone()).collect();
         let rows = rows(scenario, digests);
-        let mut pictures: Vec<Picture> = digests
-            .iter()
-            .filter_map(|digest| Some((digest.cell.policy, digest.pictured.as_ref()?)))
-            .map(|(policy, pictured)| Picture {
-                name: slug(scenario, policy),
-                charts: pictured.views.clone(),
-                columns: 2,
-            })
-            .collect();
+        let mut pictures = policy_pictures(scenario, digests);
         pictures.extend(comparison_charts::pictures(scenario, &rows, digests));
         Self {
             title: scenario.title.clone(),

@@ -46,10 +46,7 @@ impl Clock {
             Process::OnOff { rate, quiet_rate, on, off, periods } => {
                 let busy = Phase { rate, mean: on, periods };
                 let quiet = Phase { rate: quiet_rate, mean: off, periods };
-                let busy_part = on.secs_f64() / (on.secs_f64() + off.secs_f64());
-                let begins_busy = periods == Periods::Fixed || random.unit() < busy_part;
-                let (phase, other) = if begins_busy { (busy, quiet) } else { (quiet, busy) };
-                Pace::OnOff { phase, other, ends: Time::ZERO.after(phase.length(&mut random)) }
+                Pace::on_off(busy, quiet, &mut random)
             }
             Process::OnDemand => Pace::OnDemand,
             Process::Replay { .. } => {
@@ -89,6 +86,17 @@ impl Clock {
             Pace::OnDemand => {}
         }
         (*now < until).then_some(*now)
+    }
+}
+
+// === impl Pace ===
+
+impl Pace {
+    fn on_off(busy: Phase, quiet: Phase, random: &mut Random) -> Self {
+        let (on, off) = (busy.mean.secs_f64(), quiet.mean.secs_f64());
+        let begins_busy = busy.periods == Periods::Fixed || random.unit() < on / (on + off);
+        let (phase, other) = if begins_busy { (busy, quiet) } else { (quiet, busy) };
+        Self::OnOff { phase, other, ends: Time::ZERO.after(phase.length(random)) }
     }
 }
 

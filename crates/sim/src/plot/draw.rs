@@ -103,13 +103,7 @@ pub(super) fn chart(svg: &mut String, chart: &Chart, frame: &Frame) {
     let plot = Plot::new(chart, frame, legend.width());
     plot.grid(svg);
     let runs: Vec<Vec<Run>> = plot.series().map(|series| plot.runs(series)).collect();
-    for areas in [true, false] {
-        for (series, runs) in plot.series().zip(&runs) {
-            if matches!(series.style, Style::Area { .. }) == areas {
-                plot.draw(svg, series, runs);
-            }
-        }
-    }
+    plot.draw_all(svg, &runs);
     let ends: Vec<Option<Point>> =
         plot.series().zip(&runs).map(|(series, runs)| plot.end(series, runs)).collect();
     if ends.iter().all(Option::is_none) {
@@ -191,6 +185,10 @@ impl<'a> Plot<'a> {
             write_text(svg, "tick middle", (x, self.bottom + 17.0), &label);
         }
         _ = writeln!(svg, "<path class=\"foot\" d=\"{feet}\"/>");
+        self.draw_labels(svg);
+    }
+
+    fn draw_labels(&self, svg: &mut String) {
         let room = self.right - self.left;
         let label = |axis: &str| text::fit(axis, FONT, room);
         write_text(svg, "axis", (MARGIN, self.top - BELOW_LABEL), &label(&self.chart.y.label));
@@ -215,11 +213,21 @@ impl<'a> Plot<'a> {
         points.iter().filter_map(place).collect()
     }
 
+    /// Draws all series, areas below lines.
+    fn draw_all(&self, svg: &mut String, runs: &[Vec<Run>]) {
+        for areas in [true, false] {
+            for (series, runs) in self.series().zip(runs) {
+                if matches!(series.style, Style::Area { .. }) == areas {
+                    self.draw(svg, series, runs);
+                }
+            }
+        }
+    }
+
     fn draw(&self, svg: &mut String, series: &Series, runs: &[Run]) {
         if runs.is_empty() {
             return;
         }
-        let points: usize = runs.iter().map(Vec::len).sum();
         let fine = if runs.iter().map(turns).sum::<usize>() > TURNS_MAX { " fine" } else { "" };
         let (class, path) = match &series.style {
             Style::Line | Style::Markers => (format!("line{fine}"), paths(runs, straight)),
@@ -230,11 +238,8 @@ impl<'a> Plot<'a> {
         let (hue, name) = (theme::hue(series.hue), text::fit(&series.name, FONT, HINT_MOST));
         _ = write!(svg, "<g class=\"{hue}\"><title>{}</title>", text::escape(&name));
         _ = write!(svg, "<path class=\"{class}\" d=\"{path}\"/>");
-        if series.style == Style::Markers && points <= MARKERS_MAX {
-            let shape = theme::marker(series.hue);
-            let mark = |&(x, y): &Point| format!("M{} {}{shape}", px(x), px(y));
-            let marks: String = runs.iter().flatten().map(mark).collect();
-            _ = write!(svg, "<path class=\"mark\" d=\"{marks}\"/>");
+        if series.style == Style::Markers {
+            draw_markers(svg, runs, theme::marker(series.hue));
         }
         svg.push_str("</g>\n");
     }
@@ -278,6 +283,15 @@ fn write_text(svg: &mut String, class: &str, (x, y): Point, words: &str) {
     if !words.is_empty() {
         let (x, y, words) = (px(x), px(y), text::escape(words));
         _ = writeln!(svg, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{words}</text>");
+    }
+}
+
+/// Draws a marker at each point, unless there are too many to tell apart.
+fn draw_markers(svg: &mut String, runs: &[Run], shape: &str) {
+    if runs.iter().map(Vec::len).sum::<usize>() <= MARKERS_MAX {
+        let mark = |&(x, y): &Point| format!("M{} {}{shape}", px(x), px(y));
+        let marks: String = runs.iter().flatten().map(mark).collect();
+        _ = write!(svg, "<path class=\"mark\" d=\"{marks}\"/>");
     }
 }
 

@@ -76,6 +76,15 @@ impl Legend {
         ends: &[Option<Point>],
         side: &Side,
     ) {
+        let rows = self.rows(chart, ends, side);
+        let wanted: Vec<f64> = rows.iter().map(|row| row.wanted).collect();
+        for (row, y) in rows.iter().zip(spread(&wanted, ROW, side.top, side.bottom)) {
+            row.draw(svg, side.left, y);
+        }
+    }
+
+    /// The names from top to bottom, each with the height that it wants.
+    fn rows<'a>(&'a self, chart: &'a Chart, ends: &[Option<Point>], side: &Side) -> Vec<Row<'a>> {
         let drawn = chart.series.iter().zip(ends).zip(&self.names);
         let mut rows: Vec<Row<'_>> = drawn
             .filter(|(_, name)| !name.is_empty())
@@ -88,10 +97,7 @@ impl Legend {
         let wanted = rows.last().map_or(side.top, |row| row.wanted + ROW);
         let more = self.more.as_deref();
         rows.extend(more.map(|name| Row { name, series: None, end: None, wanted }));
-        let wanted: Vec<f64> = rows.iter().map(|row| row.wanted).collect();
-        for (row, y) in rows.iter().zip(spread(&wanted, ROW, side.top, side.bottom)) {
-            row.draw(svg, side.left, y);
-        }
+        rows
     }
 }
 

@@ -165,6 +165,15 @@ fn metrics(given: Option<&file::Metrics>) -> Checked<Option<Metrics>> {
     Ok(Some(Metrics { every, lag: given.lag.map_or(Span::ZERO, |lag| lag.0) }))
 }
 
+/// A policy that scales needs the section, and a fixed number cannot exceed the engines.
+fn scaled_policy(key: &str, policy: &PolicyConfig, given: bool, engines: usize) -> Checked<()> {
+    let scales = policy.scale_by.is_some();
+    require(!scales || given, format!("{key}.scale_by"), "needs [scaling]")?;
+    let known = policy.fixed_engines.is_none_or(|count| count as usize <= engines);
+    let message = format!("there are {engines} engines");
+    require(known, format!("{key}.fixed_engines"), message)
+}
+
 /// How engines come and go. An engine of which too few exist would be a start that never ends.
 fn scaling(
     given: Option<&file::Scaling>,
@@ -172,12 +181,7 @@ fn scaling(
     engines: usize,
 ) -> Checked<Option<Scaling>> {
     for (at, policy) in policies.iter().enumerate() {
-        let key = format!("policies[{at}]");
-        let scales = policy.scale_by.is_some();
-        require(!scales || given.is_some(), format!("{key}.scale_by"), "needs [scaling]")?;
-        let known = policy.fixed_engines.is_none_or(|count| count as usize <= engines);
-        let message = format!("there are {engines} engines");
-        require(known, format!("{key}.fixed_engines"), message)?;
+        scaled_policy(&format!("policies[{at}]"), policy, given.is_some(), engines)?;
     }
     let Some(given) = given else { return Ok(None) };
     let (min, max) = (given.min.unwrap_or(1), engines as u32);

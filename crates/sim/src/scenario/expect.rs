@@ -107,13 +107,17 @@ impl Scenario {
 // === impl Case ===
 
 impl Case<'_> {
+    /// Whether the expectation is about this policy and this load.
+    fn is_meant(self, expected: &Expectation) -> bool {
+        expected.policy.is_none_or(|only| only == self.policy)
+            && expected.load.is_none_or(|only| only == self.load)
+            && (expected.over != Some(self.policy) || expected.over_figure.is_some())
+    }
+
     /// Nothing where this is not what the expectation is about, or has not been run.
     fn judge(self, samples: &[Sample]) -> Option<Verdict> {
         let expected = &self.scenario.expected[self.at];
-        let meant = expected.policy.is_none_or(|only| only == self.policy)
-            && expected.load.is_none_or(|only| only == self.load)
-            && (expected.over != Some(self.policy) || expected.over_figure.is_some());
-        if !meant {
+        if !self.is_meant(expected) {
             return None;
         }
         let mean = self.mean(samples, self.policy, |sample| &sample.values)?;

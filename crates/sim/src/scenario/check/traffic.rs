@@ -9,8 +9,8 @@ use crate::scenario::{Lengths, Rhythm, Traffic, file};
 use crate::trace::SEGMENT_TOKENS;
 
 const RATE_MAX: f64 = 1e5;
-/// The most beginnings, conversations and turns, and the longest beginning in segments.
-const SHARED_MAX: u32 = 100_000;
+/// The range of beginnings, conversations and turns, and of the segments of a beginning.
+const SHARED: std::ops::RangeInclusive<u32> = 1..=100_000;
 const OUTSTANDING_MAX: u32 = 100_000;
 /// A shorter pause would only repeat one refusal.
 const PAUSE_MIN: Span = Span::from_millis(10);
@@ -45,41 +45,55 @@ fn lengths(key: &str, given: &file::Traffic) -> Checked<Lengths> {
     let (Some(prompt), Some(output)) = (given.prompt, given.output) else {
         return wrong(format!("{key}.trace"), "give a trace, or prompt and output in tokens");
     };
+    let (prompt_cv, output_cv) = (given.prompt_cv.unwrap_or(0.0), given.output_cv.unwrap_or(0.0));
+    let lengths = Lengths { prompt, prompt_cv, output, output_cv };
+    check_lengths(key, &lengths)?;
+    Ok(lengths)
+}
+
+fn check_lengths(key: &str, given: &Lengths) -> Checked<()> {
+    let &Lengths { prompt, prompt_cv, output, output_cv } = given;
     let sound = |mean: f64| (1.0..=1e7).contains(&mean);
     require(sound(prompt), format!("{key}.prompt"), "must be 1 to 1e7 tokens")?;
     require(sound(output), format!("{key}.output"), "must be 1 to 1e7 tokens")?;
-    let (prompt_cv, output_cv) = (given.prompt_cv.unwrap_or(0.0), given.output_cv.unwrap_or(0.0));
     let sound = |cv: f64| (0.0..=10.0).contains(&cv);
     require(sound(prompt_cv), format!("{key}.prompt_cv"), "must be 0 to 10")?;
     require(sound(output_cv), format!("{key}.output_cv"), "must be 0 to 10")?;
     let both = (prompt_cv > 0.0) == (output_cv > 0.0);
     let message = "prompt_cv and output_cv must both be more than 0, or both be 0 or left out";
-    require(both, format!("{key}.output_cv"), message)?;
-    Ok(Lengths { prompt, prompt_cv, output, output_cv })
+    require(both, format!("{key}.output_cv"), message)
 }
 
 fn shared(key: &str, given: &file::Traffic) -> Checked<Option<SharedText>> {
-    let sound = |count: u32| (1..=SHARED_MAX).contains(&count);
-    let message = "must be 1 to 100000";
     match (given.beginnings, given.conversations) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => {
             wrong(format!("{key}.beginnings"), "give beginnings or conversations, not both")
         }
-        (Some(file::Beginnings { count, tokens }), None) => {
-            let segments = tokens / SEGMENT_TOKENS;
-            require(sound(count), format!("{key}.beginnings.count"), message)?;
-            let whole = sound(segments) && tokens.is_multiple_of(SEGMENT_TOKENS);
-            let message = format!("must be a multiple of {SEGMENT_TOKENS}, and not 0");
-            require(whole, format!("{key}.beginnings.tokens"), message)?;
-            Ok(Some(SharedText::Beginnings { count, segments }))
-        }
-        (None, Some(file::Conversations { count, turns })) => {
-            require(sound(count), format!("{key}.conversations.count"), message)?;
-            require(sound(turns), format!("{key}.conversations.turns"), message)?;
-            Ok(Some(SharedText::Conversations { count, turns }))
-        }
+        (Some(given), None) => beginnings(&format!("{key}.beginnings"), given).map(Some),
+        (None, Some(given)) => conversations(&format!("{key}.conversations"), given).map(Some),
     }
+}
+
+fn beginnings(key: &str, given: file::Beginnings) -> Checked<SharedText> {
+    let file::Beginnings { count, tokens } = given;
+    let segments = tokens / SEGMENT_TOKENS;
+    require_shared(count, format!("{key}.count"))?;
+    let whole = SHARED.contains(&segments) && tokens.is_multiple_of(SEGMENT_TOKENS);
+    let message = format!("must be a multiple of {SEGMENT_TOKENS}, and not 0");
+    require(whole, format!("{key}.tokens"), message)?;
+    Ok(SharedText::Beginnings { count, segments })
+}
+
+fn conversations(key: &str, given: file::Conversations) -> Checked<SharedText> {
+    let file::Conversations { count, turns } = given;
+    require_shared(count, format!("{key}.count"))?;
+    require_shared(turns, format!("{key}.turns"))?;
+    Ok(SharedText::Conversations { count, turns })
+}
+
+fn require_shared(count: u32, key: String) -> Checked<()> {
+    require(SHARED.contains(&count), key, "must be 1 to 100000")
 }
 
 fn rhythm(key: &str, given: &file::Traffic) -> Checked<Rhythm> {
