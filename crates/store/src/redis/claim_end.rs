@@ -81,6 +81,12 @@ impl<'a> ClaimEnd<'a> {
         self.same_slot.then_some(self.message.list.as_str())
     }
 
+    async fn is_held(&self, store: &RedisStore) -> Result<bool, StoreError> {
+        let command = Command::new("HGET", &self.keys.owners).arg(&self.claim_key);
+        let owner: Option<String> = store.connection.query(command, Durability::Primary).await?;
+        Ok(owner.as_ref() == Some(&self.claim.token))
+    }
+
     /// Pushes the result to a list in another slot than the queue, before the claim ends. Does
     /// nothing for a list in the same slot. Returns `false` when the claim was lost.
     pub(super) async fn push_result(
@@ -91,12 +97,10 @@ impl<'a> ClaimEnd<'a> {
         if self.same_slot {
             return Ok(true);
         }
-        let Self { claim, message, keys, claim_key, .. } = self;
-        let command = Command::new("HGET", &keys.owners).arg(claim_key);
-        let owner: Option<String> = store.connection.query(command, Durability::Primary).await?;
-        if owner.as_ref() != Some(&claim.token) {
+        if !self.is_held(store).await? {
             return Ok(false);
         }
+        let Self { claim, message, claim_key, .. } = self;
         // Without a generation a later message with this id has the same claim key.
         let name = if message.token.is_empty() { &claim.token } else { claim_key };
         let mark = keys::pushed(&message.list, name);

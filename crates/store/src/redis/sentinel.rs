@@ -9,18 +9,9 @@ use crate::error::{ErrorKind, StoreError};
 /// primary are those in the address of the sentinel. A sentinel itself gets them if it asks for a
 /// password, because an `AUTH` without need is an error there.
 pub(super) async fn primary(sentinel: &Server, service: &str) -> Result<Server, StoreError> {
-    let anonymous = RedisConnectionInfo::default();
-    let named = match ask(sentinel, anonymous.clone(), service).await {
+    let named = match ask(sentinel, RedisConnectionInfo::default(), service).await {
         Err(error) if error.code() == Some("NOAUTH") => {
-            let known = sentinel.info.redis_settings();
-            let mut settings = anonymous;
-            if let Some(user) = known.username() {
-                settings = settings.set_username(user);
-            }
-            if let Some(password) = known.password() {
-                settings = settings.set_password(password);
-            }
-            ask(sentinel, settings, service).await
+            ask(sentinel, credentials(sentinel), service).await
         }
         other => other,
     };
@@ -31,6 +22,19 @@ pub(super) async fn primary(sentinel: &Server, service: &str) -> Result<Server, 
     let wrong = || format!("the sentinel names {host:?} with port {port:?}");
     let port = port.parse().map_err(|_| StoreError::new(ErrorKind::Unavailable, wrong()))?;
     Ok(at(sentinel, host, port))
+}
+
+/// The user and the password in the address of a server.
+fn credentials(server: &Server) -> RedisConnectionInfo {
+    let known = server.info.redis_settings();
+    let mut settings = RedisConnectionInfo::default();
+    if let Some(user) = known.username() {
+        settings = settings.set_username(user);
+    }
+    if let Some(password) = known.password() {
+        settings = settings.set_password(password);
+    }
+    settings
 }
 
 async fn ask(

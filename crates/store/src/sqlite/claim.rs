@@ -20,6 +20,9 @@ pub(super) const NEXT: &str = "SELECT m.id, m.queue, m.tenant, m.created, m.dead
      WHERE m.queue = ?1 AND m.tenant = ?2 AND m.state = 'pending' \
      ORDER BY m.deadline, m.seq LIMIT ?3";
 
+const CLAIM: &str = "UPDATE messages SET state = 'claimed', due = ?2, \
+     token = lower(hex(randomblob(16))) WHERE seq = ?1 RETURNING token";
+
 pub(super) fn claim(tx: &Transaction<'_>, request: &ClaimRequest) -> rusqlite::Result<Vec<Claim>> {
     let limit = request.limit.min(CLAIM_MAX) as i64;
     let mut sql = tx.prepare_cached(NEXT)?;
@@ -30,10 +33,7 @@ pub(super) fn claim(tx: &Transaction<'_>, request: &ClaimRequest) -> rusqlite::R
         Ok((seq, Claim { reference, message: message(row)?, failures, cancelled }))
     })?;
     let found: Vec<(i64, Claim)> = found.collect::<Result<_, _>>()?;
-    let mut sql = tx.prepare_cached(
-        "UPDATE messages SET state = 'claimed', due = ?2, token = lower(hex(randomblob(16))) \
-         WHERE seq = ?1 RETURNING token",
-    )?;
+    let mut sql = tx.prepare_cached(CLAIM)?;
     let claims = found.into_iter().map(|(seq, mut claim)| {
         claim.reference.token = sql.query_row(params![seq, millis(request.until)], first)?;
         Ok(claim)

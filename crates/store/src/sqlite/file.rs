@@ -30,11 +30,7 @@ const LOG_BYTES_MAX: u32 = 64 << 20;
 pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     let beside = lock_path(path);
     let name = beside.display();
-    let options = File::options().create(true).truncate(false).write(true).open(&beside);
-    let file = options.map_err(|error| {
-        StoreError::disk(&beside, error)
-            .describe(|text| format!("{text}; the folder must exist and be writable"))
-    })?;
+    let file = open_lock(&beside)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::new(
@@ -52,6 +48,14 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
+fn open_lock(path: &Path) -> Result<File, StoreError> {
+    let opened = File::options().create(true).truncate(false).write(true).open(path);
+    opened.map_err(|error| {
+        StoreError::disk(path, error)
+            .describe(|text| format!("{text}; the folder must exist and be writable"))
+    })
+}
+
 fn lock_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".lock");
@@ -64,24 +68,30 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     create(path)?;
     let mut connection = Connection::open_with_flags(path, flags()).map_err(named)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(named)?;
-    let refuse = |text: String| {
-        let text = format!("{}: {text}; move it away, or use another folder", path.display());
-        Err(StoreError::new(ErrorKind::Broken, text))
-    };
-    match schema::format(&connection).map_err(named)? {
-        FileFormat::Empty | FileFormat::Known => {}
-        FileFormat::Foreign => return refuse("this is a database of another program".into()),
-        FileFormat::Newer(version) => {
-            let known = schema::newest();
-            return refuse(format!(
-                "this is a queue of version {version}, and versions up to {known} are known here"
-            ));
-        }
-    }
+    check_format(path, schema::format(&connection).map_err(named)?)?;
     match configure(&connection).map_err(named)?.as_str() {
         "wal" => schema::migrate(&mut connection).map_err(named).map(|()| connection),
-        mode => refuse(format!("its file system does not support WAL, only {mode}")),
+        mode => Err(unusable(path, &format!("its file system does not support WAL, only {mode}"))),
     }
+}
+
+fn check_format(path: &Path, format: FileFormat) -> Result<(), StoreError> {
+    let problem = match format {
+        FileFormat::Empty | FileFormat::Known => return Ok(()),
+        FileFormat::Foreign => "this is a database of another program".to_owned(),
+        FileFormat::Newer(version) => {
+            let known = schema::newest();
+            format!(
+                "this is a queue of version {version}, and versions up to {known} are known here"
+            )
+        }
+    };
+    Err(unusable(path, &problem))
+}
+
+fn unusable(path: &Path, problem: &str) -> StoreError {
+    let text = format!("{}: {problem}; move it away, or use another folder", path.display());
+    StoreError::new(ErrorKind::Broken, text)
 }
 
 /// Creates the file if it does not exist. It holds the requests of users, so only its owner may
