@@ -126,14 +126,18 @@ impl Way {
             Self::Scrape(every) => {
                 let gate = Gate::Scrape { engine, places: PLACES, every };
                 let config = work(&folder, gate, "best-effort", Some(engine));
-                let (config, log) = (bench.fixture.written(&config)?, bench.fixture.file("log"));
-                let mut command = bench.fixture.cores.command(&bench.fixture.tidegate);
-                command.args(["dispatch", "--config", &config, "--listen", "127.0.0.1:0"]);
-                Process::start("dispatch", &mut command, &log, Ready::Says).await.map(Some)
+                start_dispatch(bench, &config).await.map(Some)
             }
             Self::Binary => Ok(None),
         }
     }
+}
+
+async fn start_dispatch(bench: &mut Bench, config: &str) -> Result<Process> {
+    let (config, log) = (bench.fixture.written(config)?, bench.fixture.file("log"));
+    let mut command = bench.fixture.cores.command(&bench.fixture.tidegate);
+    command.args(["dispatch", "--config", &config, "--listen", "127.0.0.1:0"]);
+    Process::start("dispatch", &mut command, &log, Ready::Says).await
 }
 
 /// Until the beginning is forgotten.

@@ -59,8 +59,8 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     Ok(table)
 }
 
-async fn fill(proxy: &Process, origin: &Origin, hold: Duration, told: bool) -> Result<Memory> {
-    let idle = proxy.resident_megabytes()?;
+/// Clients that have each sent a request.
+async fn send_all(proxy: &Process) -> Result<Vec<Client>> {
     let request = Request::chat(false, "");
     let mut clients = Vec::with_capacity(CLIENTS);
     for _ in 0..CLIENTS {
@@ -68,6 +68,12 @@ async fn fill(proxy: &Process, origin: &Origin, hold: Duration, told: bool) -> R
         client.send(&request).await?;
         clients.push(client);
     }
+    Ok(clients)
+}
+
+async fn fill(proxy: &Process, origin: &Origin, hold: Duration, told: bool) -> Result<Memory> {
+    let idle = proxy.resident_megabytes()?;
+    let clients = send_all(proxy).await?;
     let waited = if told { Some(await_depth(proxy.address, CLIENTS - 1).await?) } else { None };
     let waiting = settled(proxy).await?;
     tokio::time::sleep(hold).await;

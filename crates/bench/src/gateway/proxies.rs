@@ -124,14 +124,7 @@ impl Fixture {
         let listen = free()?;
         let (name, text) = match tls {
             None => ("nginx", self.nginx(&format!("{listen} backlog=4096"), backend, limit)),
-            Some(CertificateFiles { certificate, key, .. }) => {
-                let (certificate, key) = (certificate.display(), key.display());
-                let door = format!(
-                    "{listen} ssl backlog=4096; ssl_protocols TLSv1.3;\n\
-                     ssl_certificate {certificate}; ssl_certificate_key {key}"
-                );
-                ("nginx, TLS", self.nginx(&door, backend, limit))
-            }
+            Some(files) => ("nginx, TLS", self.nginx(&nginx_tls(listen, files), backend, limit)),
         };
         let config = self.file("conf");
         fs::write(&config, text)?;
@@ -218,6 +211,15 @@ impl Drop for Fixture {
         // Leftovers lie in the folder for temporary files.
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Where nginx listens with TLS, as its configuration writes it.
+fn nginx_tls(listen: SocketAddr, files: &CertificateFiles) -> String {
+    let (certificate, key) = (files.certificate.display(), files.key.display());
+    format!(
+        "{listen} ssl backlog=4096; ssl_protocols TLSv1.3;\n\
+         ssl_certificate {certificate}; ssl_certificate_key {key}"
+    )
 }
 
 /// One thread, kept connections to the backend, and no log, as the others.
