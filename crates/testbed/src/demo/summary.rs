@@ -115,6 +115,10 @@ impl Comparison {
             Some(before) => writeln!(f, " instead of {}.", seconds(Some(before), ""))?,
             None => writeln!(f, ";\nwithout Tidegate most of them had no answer.")?,
         }
+        self.compare_answers(f)
+    }
+
+    fn compare_answers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let more = self.with.answered() as f64 / self.without.answered().max(1) as f64;
         if more >= WORTH_TELLING {
             writeln!(f, "The engines give {more:.1} times as many answers.")?;

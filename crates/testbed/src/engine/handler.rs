@@ -159,14 +159,17 @@ async fn fail(
         Fault::Garbage => fault_line.end(Ending::After(GARBAGE)).await,
         Fault::BadLength => fault_line.end(Ending::After(BAD_LENGTH)).await,
         Fault::Hang | Fault::NeverEnd | Fault::Slow(_) => std::future::pending().await,
-        Fault::Status(status, retry_after) => {
-            let mut response = refusal(api, status, "this was asked for");
-            if let Some(seconds) = retry_after {
-                response.headers_mut().insert(RETRY_AFTER, seconds.into());
-            }
-            response
-        }
+        Fault::Status(status, retry_after) => refuse_with(api, status, retry_after),
     }
+}
+
+/// A refusal with a status that was asked for.
+fn refuse_with(api: Option<Api>, status: u16, retry_after: Option<u32>) -> Response<Body> {
+    let mut response = refusal(api, status, "this was asked for");
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    response
 }
 
 fn refuse(mut guard: RequestGuard, api: Api, status: u16, text: &str) -> Response<Body> {

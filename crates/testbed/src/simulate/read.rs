@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use sim::scenario::Case;
 use sim::trace::Trace;
 
@@ -18,24 +18,27 @@ const SCENARIO_BYTES_MAX: u64 = 1 << 20;
 pub const TRACE_BYTES_MAX: u64 = 512 << 20;
 pub(super) const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
+/// The scenarios in a folder, by name.
+fn scenarios_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = || format!("cannot read {}", folder.display());
+    let entries = fs::read_dir(folder).with_context(failed)?;
+    let files: Result<Vec<PathBuf>, _> = entries.map(|entry| entry.map(|e| e.path())).collect();
+    let mut files = files.with_context(failed)?;
+    files.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    ensure!(!files.is_empty(), "no scenario (*.toml) is in {}", folder.display());
+    files.sort();
+    Ok(files)
+}
+
 /// The files that are named, and those inside folders that are named, in the order of their names;
 /// each once, however often it is named.
 pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
+        match path.is_dir() {
+            true => files.extend(scenarios_in(path)?),
+            false => files.push(path.clone()),
         }
-        let failed = || format!("cannot read {}", path.display());
-        let entries = fs::read_dir(path).with_context(failed)?;
-        let inside: Result<Vec<PathBuf>, _> =
-            entries.map(|entry| entry.map(|e| e.path())).collect();
-        let mut inside = inside.with_context(failed)?;
-        inside.retain(|path| path.extension().is_some_and(|end| end == "toml"));
-        ensure!(!inside.is_empty(), "no scenario (*.toml) is in {}", path.display());
-        inside.sort();
-        files.extend(inside);
     }
     let mut seen = BTreeSet::new();
     files.retain(|path| seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())));
@@ -55,20 +58,21 @@ pub(super) fn traces(scenario: &Scenario, folder: Option<&Path>) -> Result<Trace
         if traces.contains_key(name) {
             continue;
         }
-        let folder = folder.unwrap_or(Path::new(TRACES));
-        let path = folder.join(name);
-        let missing = || {
-            anyhow!(
-                "the trace {} is missing: name the folder that holds {name} with --traces",
-                path.display()
-            )
-        };
-        ensure!(path.exists(), missing());
-        let text = text(&path, TRACE_BYTES_MAX)?;
-        let trace = Trace::parse(&text).with_context(|| path.display().to_string())?;
+        let trace = trace(folder.unwrap_or(Path::new(TRACES)), name)?;
         traces.insert(name.to_owned(), Arc::new(trace));
     }
     Ok(traces)
+}
+
+fn trace(folder: &Path, name: &str) -> Result<Trace> {
+    let path = folder.join(name);
+    ensure!(
+        path.exists(),
+        "the trace {} is missing: name the folder that holds {name} with --traces",
+        path.display()
+    );
+    let text = text(&path, TRACE_BYTES_MAX)?;
+    Trace::parse(&text).with_context(|| path.display().to_string())
 }
 
 /// The text of a regular file of at most so many bytes. What a file is comes before it is opened:
