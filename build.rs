@@ -21,14 +21,18 @@ fn main() -> io::Result<()> {
             writeln!(out, "cargo:rerun-if-changed={file}")?;
         }
     }
+    // No name of Tidegate's own variables: `cargo test` gives it to every process.
+    writeln!(out, "cargo:rustc-env=PROGRAM_VERSION={}", version())
+}
+
+/// The version, with the commit and the date if they are known.
+fn version() -> String {
     let commit = variable("SOURCE_COMMIT").or_else(|| shown("%h"));
     let epoch = variable("SOURCE_DATE_EPOCH").and_then(|seconds| seconds.parse().ok());
     let date = epoch.map(date_of).or_else(|| shown("%cs"));
     let version = variable("CARGO_PKG_VERSION").unwrap_or_default();
     let details = [commit, date].into_iter().flatten().collect::<Vec<_>>().join(" ");
-    let details = if details.is_empty() { details } else { format!(" ({details})") };
-    // No name of Tidegate's own variables: `cargo test` gives it to every process.
-    writeln!(out, "cargo:rustc-env=PROGRAM_VERSION={version}{details}")
+    if details.is_empty() { version } else { format!("{version} ({details})") }
 }
 
 fn variable(name: &str) -> Option<String> {

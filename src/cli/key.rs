@@ -78,11 +78,7 @@ impl Key {
 
 impl New {
     fn run(self, out: &mut dyn Write) -> Result<()> {
-        let holder = match (self.admin, self.tenant) {
-            (Some(Right::Read), _) => KeyHolder::Admin(AdminRight::Read),
-            (Some(Right::Change), _) => KeyHolder::Admin(AdminRight::Change),
-            (None, tenant) => KeyHolder::Tenant(tenant.unwrap_or_default()),
-        };
+        let holder = holder(self.admin, self.tenant);
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let expires = self.expires.as_deref().map(|text| expiry(text, now)).transpose()?;
         let key = ApiKey::generate().context("there are no random numbers")?;
@@ -97,6 +93,14 @@ impl New {
             None => writeln!(out, "{}\n{line}", key.text())?,
         }
         Ok(())
+    }
+}
+
+fn holder(admin: Option<Right>, tenant: Option<String>) -> KeyHolder {
+    match admin {
+        Some(Right::Read) => KeyHolder::Admin(AdminRight::Read),
+        Some(Right::Change) => KeyHolder::Admin(AdminRight::Change),
+        None => KeyHolder::Tenant(tenant.unwrap_or_default()),
     }
 }
 

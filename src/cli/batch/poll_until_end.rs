@@ -37,12 +37,7 @@ async fn poll(api: &Api, mut batch: BatchInfo, progress: &mut Progress) -> Resul
     let mut pause = POLL_MIN;
     let mut stall = StallTimer::new(Instant::now());
     loop {
-        let counts = batch.request_counts;
-        let note = match counts.failed {
-            0 => String::new(),
-            failed => format!(", {failed} failed"),
-        };
-        progress.show(&batch.status, batch.done(), counts.total, &note);
+        show(&batch, progress);
         if batch.has_ended() {
             return Ok(batch);
         }
@@ -53,6 +48,15 @@ async fn poll(api: &Api, mut batch: BatchInfo, progress: &mut Progress) -> Resul
         pause = (pause * 5 / 4).min(POLL_MAX);
         batch = retrieve(api, &batch.id, progress).await?;
     }
+}
+
+fn show(batch: &BatchInfo, progress: &mut Progress) {
+    let counts = batch.request_counts;
+    let note = match counts.failed {
+        0 => String::new(),
+        failed => format!(", {failed} failed"),
+    };
+    progress.show(&batch.status, batch.done(), counts.total, &note);
 }
 
 /// Retrieves a batch, and tries again while the gateway is unavailable.

@@ -41,15 +41,7 @@ pub(super) fn read(path: &Path, on_progress: OnProgress) -> Result<UploadForm> {
     let length = file.metadata().with_context(named)?.len();
     // The boundary is random, so that no line of the file can contain it.
     let boundary = format!("tidegate-{:016x}{:016x}", random(), random());
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let name: String =
-        name.chars().filter(|&letter| letter != '"' && !letter.is_control()).collect();
-    let disposition = "Content-Disposition: form-data; name=";
-    let before = format!(
-        "--{boundary}\r\n{disposition}\"purpose\"\r\n\r\nbatch\r\n\
-         --{boundary}\r\n{disposition}\"file\"; filename=\"{name}\"\r\n\
-         Content-Type: application/jsonl\r\n\r\n"
-    );
+    let before = before_file(path, &boundary);
     let after = format!("\r\n--{boundary}--\r\n");
     let left = (before.len() + after.len()) as u64 + length;
     let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
@@ -58,6 +50,19 @@ pub(super) fn read(path: &Path, on_progress: OnProgress) -> Result<UploadForm> {
     drop(tokio::task::spawn_blocking(move || whole.send(&sender)));
     let content_type = format!("multipart/form-data; boundary={boundary}").try_into()?;
     Ok(UploadForm { content_type, body: FormBody { chunks, left } })
+}
+
+/// The part `purpose`, and the head of the part with the file.
+fn before_file(path: &Path, boundary: &str) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name: String =
+        name.chars().filter(|&letter| letter != '"' && !letter.is_control()).collect();
+    let disposition = "Content-Disposition: form-data; name=";
+    format!(
+        "--{boundary}\r\n{disposition}\"purpose\"\r\n\r\nbatch\r\n\
+         --{boundary}\r\n{disposition}\"file\"; filename=\"{name}\"\r\n\
+         Content-Type: application/jsonl\r\n\r\n"
+    )
 }
 
 /// The parts of the form, in their order.

@@ -47,16 +47,19 @@ fn read(page: Value) -> Vec<String> {
         return reasons;
     };
     let names = queue["gates"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for gate in rows("gates").iter().filter(|gate| names.contains(&gate["name"])) {
-        let [name, state] = ["name", "state"].map(|key| gate[key].as_str().unwrap_or("?"));
-        let by = gate["by"].as_str().map_or(String::new(), |by| format!(" ({by})"));
-        reasons.push(format!("gate {name} is {state}{by}"));
-    }
+    let gates = rows("gates").iter().filter(|gate| names.contains(&gate["name"]));
+    reasons.extend(gates.map(gate_state));
     if let Some(retry) = queue["retry"].as_u64().filter(|retry| *retry > 0) {
         reasons.push(format!("{retry} waiting for a retry"));
     }
     reasons.truncate(REASONS_MAX);
     reasons
+}
+
+fn gate_state(gate: &Value) -> String {
+    let [name, state] = ["name", "state"].map(|key| gate[key].as_str().unwrap_or("?"));
+    let by = gate["by"].as_str().map_or(String::new(), |by| format!(" ({by})"));
+    format!("gate {name} is {state}{by}")
 }
 
 // === impl StallTimer ===
