@@ -61,10 +61,10 @@ pub(super) const IN_FLOW: &[Mutant] = &[
     },
     Mutant {
         name: "an objective for tokens cuts the asks in flight without end",
-        file: "auto/pace.rs",
+        file: "auto_watermark/pace.rs",
         site: "«least.max(OBJECTIVE_STREAMS)»",
         instead: "1.0",
-        noticed_by: "auto::o03_an_objective_for_tokens",
+        noticed_by: "auto_watermark::o03_an_objective_for_tokens",
     },
     Mutant {
         name: "asks are granted just before their clients leave",

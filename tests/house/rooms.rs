@@ -43,10 +43,19 @@ const FLOW: &[Room] = &[
     ("prefill_rate", &["time"]),
     ("prefix_index", &["links", "lru"]),
     ("flows", &["ask", "links", "lru", "settings"]),
-    ("auto", &["time"]),
+    ("auto_watermark", &["time"]),
     (
         "supply",
-        &["ask", "auto", "links", "prefill_rate", "prefix_index", "route", "settings", "time"],
+        &[
+            "ask",
+            "auto_watermark",
+            "links",
+            "prefill_rate",
+            "prefix_index",
+            "route",
+            "settings",
+            "time",
+        ],
     ),
     ("reserve", &["ask", "settings", "time", "weight"]),
     ("workload", &["ask", "links", "lru", "settings", "time"]),
@@ -57,7 +66,7 @@ const FLOW: &[Room] = &[
         "controller",
         &[
             "ask",
-            "auto",
+            "auto_watermark",
             "capacity",
             "counters",
             "demand",
@@ -79,7 +88,7 @@ const FLOW: &[Room] = &[
             "workload",
         ],
     ),
-    ("invariant", &["ask", "auto", "controller", "queue", "reserve", "settings"]),
+    ("invariant", &["ask", "auto_watermark", "controller", "queue", "reserve", "settings"]),
 ];
 
 const GATEWAY: &[Room] = &[

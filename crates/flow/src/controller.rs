@@ -29,7 +29,7 @@ pub(crate) mod view;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::ask::{BANDS, FlowId, WorkloadId};
-use crate::auto::AskProgress;
+use crate::auto_watermark::AskProgress;
 use crate::capacity::Capacity;
 use crate::counters::Counters;
 use crate::demand::DemandMeter;

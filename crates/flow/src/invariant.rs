@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ask::BANDS;
-use crate::auto::Tally;
+use crate::auto_watermark::Tally;
 use crate::controller::Controller;
 use crate::queue::asks::Phase;
 use crate::queue::fair_queue::FairQueue;

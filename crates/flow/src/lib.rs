@@ -39,10 +39,10 @@
 //! ```
 //!
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
-//! `capacity` decides which asks may wait; `supply` has the backends and their stock, `auto` their
-//! self-tuning bounds, `reserve` the places kept free, `route` the choice of a backend;
-//! `drain_rate` measures how fast the queue drains, `demand` how many backends are needed; [`identity`] names flows; `workload` is the
-//! registry behind the `workload` order.
+//! `capacity` decides which asks may wait; `supply` has the backends and their stock,
+//! `auto_watermark` their self-tuning bounds, `reserve` the places kept free, `route` the choice of
+//! a backend; `drain_rate` measures how fast the queue drains, `demand` how many backends are
+//! needed; [`identity`] names flows; `workload` is the registry behind the `workload` order.
 //!
 //! For batch work: [`budget`] counts how many requests a reading of a gate allows,
 //! [`start_limiter`] when the next one may start, [`aimd`] adapts a window where there is nothing
@@ -50,7 +50,7 @@
 
 pub mod aimd;
 mod ask;
-mod auto;
+mod auto_watermark;
 pub mod budget;
 mod capacity;
 mod controller;
@@ -85,7 +85,7 @@ mod tests;
 pub use ask::{
     Ask, BANDS, BackendId, Band, COST_MAX, FlowId, ModelId, Ticket, Usage, Workload, WorkloadId,
 };
-pub use auto::{AutoBound, AutoLimits, EngineReading};
+pub use auto_watermark::{AutoBound, AutoLimits, EngineReading};
 pub use controller::Controller;
 pub use controller::forecast::WaitForecast;
 pub use controller::retry_after::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};

@@ -5,7 +5,7 @@
 
 mod admission;
 mod aimd;
-mod auto;
+mod auto_watermark;
 mod bands;
 mod budget;
 mod caches;

@@ -5,7 +5,7 @@
 
 use super::Controller;
 use crate::ask::{BackendId, COST_MAX, Ticket};
-use crate::auto::{AskProgress, AutoState, EngineReading, PaceLimits};
+use crate::auto_watermark::{AskProgress, AutoState, EngineReading, PaceLimits};
 use crate::outcome::Misuse;
 use crate::settings::{Bounds, Settings};
 use crate::time::{Span, Time};

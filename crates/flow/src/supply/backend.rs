@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::ask::{BANDS, BackendId, ModelId};
-use crate::auto::{AutoLimits, AutoState};
+use crate::auto_watermark::{AutoLimits, AutoState};
 use crate::prefill_rate::PrefillRate;
 use crate::prefix_index::PrefixIndex;
 use crate::route::BackendTraits;

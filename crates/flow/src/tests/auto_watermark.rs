@@ -1,7 +1,7 @@
 //! C10: the rules of `auto`, one by one. The simulation shows how well they do on engines.
 
 use super::fixture::{Fixture, limited_to};
-use crate::auto::{AutoBound, AutoLimits, EngineReading};
+use crate::auto_watermark::{AutoBound, AutoLimits, EngineReading};
 use crate::{Ask, BackendId, Band, Settings, Span, StockUnit, Ticket, Usage, Verdict};
 
 /// A prompt longer than the allowance of unstarted prompt tokens.
