@@ -16,7 +16,7 @@ pub(crate) mod heap;
 pub(crate) mod hierarchy;
 pub(crate) mod line;
 pub(crate) mod ordered_asks;
-pub(crate) mod overload_age;
+pub(crate) mod overload_duration;
 pub(crate) mod session_counts;
 pub(crate) mod session_order;
 pub(crate) mod timing_wheel;

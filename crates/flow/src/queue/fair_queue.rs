@@ -6,7 +6,7 @@
 //! search for the next flow queue never steps over one that is not eligible.
 
 use super::heap::{Entry, Heap, Positions, entry, id};
-use super::overload_age::OverloadAge;
+use super::overload_duration::OverloadDuration;
 use super::virtual_clock::VirtualClock;
 use crate::time::{Span, Time};
 
@@ -23,7 +23,7 @@ pub(crate) struct ServiceOrder {
 pub(crate) struct FairQueue {
     pub(crate) clock: VirtualClock,
     pub(crate) cost_waiting: u64,
-    pub(crate) overload: OverloadAge,
+    pub(crate) overload: OverloadDuration,
     heap: Heap,
     /// The flow queues that hold more than their share, from which more places are kept free.
     over_share_heap: Heap,

@@ -19,7 +19,7 @@ const GRANT: f32 = 1.0 / 16.0;
 const IN_REACH: f32 = 0.25;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OverloadAge {
+pub(crate) struct OverloadDuration {
     /// Since when asks have waited, gaps aside.
     since: Time,
     /// When the fair queue was last empty.
@@ -30,16 +30,16 @@ pub(crate) struct OverloadAge {
     at_once: u32,
 }
 
-// === impl OverloadAge ===
+// === impl OverloadDuration ===
 
-impl Default for OverloadAge {
+impl Default for OverloadDuration {
     fn default() -> Self {
         // No overload came before the first ask.
         Self { since: Time::ZERO, emptied: Time::ZERO, fresh_share: 0.0, at_once: GAP_GRANTS }
     }
 }
 
-impl OverloadAge {
+impl OverloadDuration {
     /// A first ask begins to wait; `after` is the time after which an overload lasts.
     pub(crate) fn began(&mut self, after: Span, now: Time) {
         let gap = now.since(self.emptied).nanos();
