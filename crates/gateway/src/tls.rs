@@ -2,14 +2,14 @@
 //!
 //! `client` makes connections to servers, `client_error` tells an operator why one was not made.
 //! `server` has the certificates of a listener, `handshakes` bounds the handshakes of its clients,
-//! and `own_client` is the process as such a client.
+//! and `internal_client` is the process as such a client.
 //! `pem` reads the files of certificates and keys, `x509` reads the fields of a certificate that
 //! rustls does not show.
 
 mod client;
 mod client_error;
 mod handshakes;
-mod own_client;
+mod internal_client;
 mod pem;
 mod server;
 mod server_error;

@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::client_error::TlsError;
 use super::server::ServerCertificates;
-use super::{H2, HTTP1, own_client, pem, provider};
+use super::{H2, HTTP1, internal_client, pem, provider};
 use crate::task;
 
 /// See the module's description.
@@ -124,7 +124,7 @@ impl TlsClient {
             (Trust::System, _) => return with_system_roots(protocol).await,
             (Trust::Own(_), Some(made)) => made,
             (Trust::Own(listener), None) => {
-                let config = own_client::client_config(&listener).map_err(TlsError::Setup)?;
+                let config = internal_client::client_config(&listener).map_err(TlsError::Setup)?;
                 Made { stamp: None, config: Arc::new(config) }
             }
             (Trust::File(file), known) => {

@@ -15,7 +15,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::own_client::{OrOwnClient, OwnClient};
+use super::internal_client::{InternalClient, OrInternalClient};
 use super::server_error::ServerTlsError;
 use super::{Certificate, H2, HTTP1, pem, provider};
 
@@ -43,7 +43,7 @@ pub(crate) struct ServerCertificates {
     files: ServerFiles,
     loaded: ArcSwap<LoadedCertificates>,
     /// The process as a client of its own listener.
-    pub(crate) own: Arc<OwnClient>,
+    pub(crate) own: Arc<InternalClient>,
 }
 
 /// The certificates as the files had them at one time.
@@ -66,7 +66,7 @@ struct ByName(Vec<(Vec<String>, Arc<CertifiedKey>)>);
 
 impl ServerCertificates {
     pub(crate) fn read(files: ServerFiles) -> Result<Self, ServerTlsError> {
-        let own = Arc::new(OwnClient::new()?);
+        let own = Arc::new(InternalClient::new()?);
         let loaded = ArcSwap::from_pointee(load(&files, &own)?);
         Ok(Self { files, loaded, own })
     }
@@ -80,7 +80,7 @@ impl ServerCertificates {
     /// encrypt what they send, and do not know to whom.
     pub(crate) fn self_signed(until_year: i32) -> Result<Self, ServerTlsError> {
         let files = ServerFiles { pairs: Vec::new(), client_roots: None, http2_only: true };
-        let own = Arc::new(OwnClient::new()?);
+        let own = Arc::new(InternalClient::new()?);
         let loaded = ArcSwap::from_pointee(generate(&files, &own, until_year)?);
         Ok(Self { files, loaded, own })
     }
@@ -118,7 +118,10 @@ impl ServerFiles {
 }
 
 /// Reads the files and makes the configuration of a listener.
-fn load(files: &ServerFiles, own: &Arc<OwnClient>) -> Result<LoadedCertificates, ServerTlsError> {
+fn load(
+    files: &ServerFiles,
+    own: &Arc<InternalClient>,
+) -> Result<LoadedCertificates, ServerTlsError> {
     let mut hasher = DefaultHasher::new();
     let (mut keys, mut shown, mut certificates) = (Vec::new(), Vec::new(), Vec::new());
     for pair in &files.pairs {
@@ -149,7 +152,7 @@ fn load(files: &ServerFiles, own: &Arc<OwnClient>) -> Result<LoadedCertificates,
 /// Makes a certificate for a listener without files.
 fn generate(
     files: &ServerFiles,
-    own: &Arc<OwnClient>,
+    own: &Arc<InternalClient>,
     until_year: i32,
 ) -> Result<LoadedCertificates, ServerTlsError> {
     let names = vec!["localhost".to_owned(), "tidegate-epp".to_owned()];
@@ -181,7 +184,7 @@ fn client_roots(
 fn configured(
     keys: ByName,
     files: &ServerFiles,
-    (roots, own): (Option<(RootCertStore, bool)>, &Arc<OwnClient>),
+    (roots, own): (Option<(RootCertStore, bool)>, &Arc<InternalClient>),
 ) -> Result<ServerConfig, ServerTlsError> {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -193,7 +196,7 @@ fn configured(
                 if required { verifier } else { verifier.allow_unauthenticated() }.build();
             let others = verifier.map_err(ServerTlsError::Verifier)?;
             let own = Arc::clone(own);
-            builder.with_client_cert_verifier(Arc::new(OrOwnClient { others, own }))
+            builder.with_client_cert_verifier(Arc::new(OrInternalClient { others, own }))
         }
         None => builder.with_no_client_auth(),
     };

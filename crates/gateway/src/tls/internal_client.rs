@@ -22,25 +22,25 @@ use super::{HTTP1, provider};
 
 /// The certificate by which the listener knows its own process, and its key.
 #[derive(Debug)]
-pub(crate) struct OwnClient {
+pub(crate) struct InternalClient {
     certificate: CertificateDer<'static>,
     key: KeyPair,
 }
 
 /// Trusts the certificates of the listener alone.
 #[derive(Debug)]
-struct OwnListener(Arc<ServerCertificates>);
+struct ListenerVerifier(Arc<ServerCertificates>);
 
 /// Accepts the process itself, and all other clients that the usual verifier accepts.
 #[derive(Debug)]
-pub(super) struct OrOwnClient {
+pub(super) struct OrInternalClient {
     pub(super) others: Arc<dyn ClientCertVerifier>,
-    pub(super) own: Arc<OwnClient>,
+    pub(super) own: Arc<InternalClient>,
 }
 
-// === impl OwnClient ===
+// === impl InternalClient ===
 
-impl OwnClient {
+impl InternalClient {
     pub(super) fn new() -> Result<Self, ServerTlsError> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "tidegate");
@@ -62,15 +62,15 @@ pub(super) fn client_config(listener: &Arc<ServerCertificates>) -> Result<Client
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(OwnListener(Arc::clone(listener))))
+        .with_custom_certificate_verifier(Arc::new(ListenerVerifier(Arc::clone(listener))))
         .with_client_auth_cert(vec![own.certificate.clone()], PrivateKeyDer::Pkcs8(key))?;
     config.alpn_protocols = vec![HTTP1.to_vec()];
     Ok(config)
 }
 
-// === impl OwnListener ===
+// === impl ListenerVerifier ===
 
-impl ServerCertVerifier for OwnListener {
+impl ServerCertVerifier for ListenerVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -111,9 +111,9 @@ impl ServerCertVerifier for OwnListener {
     }
 }
 
-// === impl OrOwnClient ===
+// === impl OrInternalClient ===
 
-impl ClientCertVerifier for OrOwnClient {
+impl ClientCertVerifier for OrInternalClient {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.others.root_hint_subjects()
     }
