@@ -9,8 +9,9 @@
 //! ```text
 //! submit ─▶ pending ──claim──▶ claimed ──complete──▶ result
 //!              ▲                 │  │
-//!              ├─ reclaim: lease ┘  ├──dead_letter──▶ dead, with a result ──redrive──▶ pending
-//!              └─ reclaim: due ◀── retry ◀── release
+//!              ├─ reclaim: lease ┘  ├──dead_letter──▶ dead, with a result
+//!              ├─ reclaim: due ◀── retry ◀── release   │
+//!              └─ redrive_dead_letters ◀───────────────┘
 //! ```
 //!
 //! Delivery is at least once: when a dispatcher crashes between the response of the model server
@@ -106,7 +107,7 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// Makes dead letters pending again as if they had just been submitted, with their original
     /// time to live. It skips lines of a batch, whose result file is final, and unreadable
     /// messages.
-    fn redrive<'a>(
+    fn redrive_dead_letters<'a>(
         &'a self,
         queue: &'a str,
         selection: Selection,
@@ -114,7 +115,11 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     ) -> StoreFuture<'a, Redriven>;
 
     /// Deletes dead letters, and returns how many it deleted.
-    fn purge<'a>(&'a self, queue: &'a str, selection: Selection) -> StoreFuture<'a, u64>;
+    fn purge_dead_letters<'a>(
+        &'a self,
+        queue: &'a str,
+        selection: Selection,
+    ) -> StoreFuture<'a, u64>;
 
     /// Removes and returns the results of a route, oldest first. The results of a message without a
     /// route go to a route with the name of its queue, unless the engine is configured otherwise.
@@ -269,7 +274,7 @@ pub struct DeadLetter {
     pub failures: u32,
 }
 
-/// The result of [`Store::redrive`].
+/// The result of [`Store::redrive_dead_letters`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redriven {
     /// The number of messages that are pending again.

@@ -44,10 +44,10 @@ mod lanes;
 mod list_dead_letters;
 mod pending;
 mod pipeline;
-mod purge;
+mod purge_dead_letters;
 mod quarantine;
 mod reclaim;
-mod redrive;
+mod redrive_dead_letters;
 mod release;
 mod renew;
 mod result_record;
@@ -161,17 +161,21 @@ impl Store for RedisStore {
         Box::pin(list_dead_letters::list_dead_letters(self, queue, after, limit))
     }
 
-    fn redrive<'a>(
+    fn redrive_dead_letters<'a>(
         &'a self,
         queue: &'a str,
         selection: Selection,
         now: Moment,
     ) -> StoreFuture<'a, Redriven> {
-        Box::pin(redrive::redrive(self, queue, selection, now))
+        Box::pin(redrive_dead_letters::redrive_dead_letters(self, queue, selection, now))
     }
 
-    fn purge<'a>(&'a self, queue: &'a str, selection: Selection) -> StoreFuture<'a, u64> {
-        Box::pin(purge::purge(self, queue, selection))
+    fn purge_dead_letters<'a>(
+        &'a self,
+        queue: &'a str,
+        selection: Selection,
+    ) -> StoreFuture<'a, u64> {
+        Box::pin(purge_dead_letters::purge_dead_letters(self, queue, selection))
     }
 
     fn take_results<'a>(

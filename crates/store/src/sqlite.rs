@@ -36,10 +36,10 @@ mod file;
 mod lanes;
 pub mod ledger;
 mod list_dead_letters;
-mod purge;
+mod purge_dead_letters;
 mod receipts;
 mod reclaim;
-mod redrive;
+mod redrive_dead_letters;
 mod release;
 mod renew;
 mod schema;
@@ -191,7 +191,7 @@ impl Store for SqliteStore {
         self.read(move |tx| list_dead_letters::list_dead_letters(tx, &queue, after, limit))
     }
 
-    fn redrive<'a>(
+    fn redrive_dead_letters<'a>(
         &'a self,
         queue: &'a str,
         selection: Selection,
@@ -199,12 +199,18 @@ impl Store for SqliteStore {
     ) -> StoreFuture<'a, Redriven> {
         let queue = queue.to_owned();
         let notifies = |redriven: &Redriven| redriven.requeued > 0;
-        self.write_and_notify(notifies, move |tx| redrive::redrive(tx, &queue, &selection, now))
+        self.write_and_notify(notifies, move |tx| {
+            redrive_dead_letters::redrive_dead_letters(tx, &queue, &selection, now)
+        })
     }
 
-    fn purge<'a>(&'a self, queue: &'a str, selection: Selection) -> StoreFuture<'a, u64> {
+    fn purge_dead_letters<'a>(
+        &'a self,
+        queue: &'a str,
+        selection: Selection,
+    ) -> StoreFuture<'a, u64> {
         let queue = queue.to_owned();
-        self.write(move |tx| purge::purge(tx, &queue, &selection))
+        self.write(move |tx| purge_dead_letters::purge_dead_letters(tx, &queue, &selection))
     }
 
     fn take_results<'a>(

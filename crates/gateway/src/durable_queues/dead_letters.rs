@@ -99,9 +99,11 @@ impl DurableQueues {
         let which = ids.map_or(Selection::All, Selection::Ids);
         let store = self.checked_store(&queue).await?;
         let Redriven { requeued, skipped, reasons } = match action {
-            DeadLetterAction::Redrive => store.redrive(&queue, which, moment()).await?,
+            DeadLetterAction::Redrive => {
+                store.redrive_dead_letters(&queue, which, moment()).await?
+            }
             DeadLetterAction::Purge => {
-                let requeued = store.purge(&queue, which).await?;
+                let requeued = store.purge_dead_letters(&queue, which).await?;
                 Redriven { requeued, ..Redriven::default() }
             }
         };

@@ -42,8 +42,8 @@ scripts!(
     dead_letter_unreadable,
     reclaim,
     reclaim_due,
-    redrive,
-    purge,
+    redrive_dead_letters,
+    purge_dead_letters,
     take_results,
 );
 

@@ -1,5 +1,6 @@
 //! [`Store::list_dead_letters`](crate::Store::list_dead_letters): lists dead letters; and how
-//! [`redrive`](super::redrive) and [`purge`](super::purge) find theirs.
+//! [`redrive_dead_letters`](super::redrive_dead_letters) and
+//! [`purge_dead_letters`](super::purge_dead_letters) find theirs.
 
 use std::collections::BTreeSet;
 

@@ -118,7 +118,7 @@ async fn bodies_go_with_their_messages() {
     assert_eq!(bodies().await, 1);
     assert!(store.dead_letter(claims[1].reference.clone(), outcome(), now()).await.unwrap());
     assert_eq!(bodies().await, 1, "a dead letter may be redriven");
-    assert_eq!(store.purge(QUEUE, crate::Selection::All).await.unwrap(), 1);
+    assert_eq!(store.purge_dead_letters(QUEUE, crate::Selection::All).await.unwrap(), 1);
     assert_eq!(bodies().await, 0);
 }
 

@@ -110,7 +110,7 @@ pub(crate) async fn ended_and_unknown_messages_are_not_cancelled<F: Fixture>() {
     let standing = trial.store.standing(vec![claims[2].reference.clone()]).await.unwrap();
     assert_eq!(standing, [Standing::Held]);
     assert_eq!(trial.result_ids().await, ["ended", "dead"]);
-    trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap();
+    trial.store.redrive_dead_letters(QUEUE, Selection::All, trial.now).await.unwrap();
     assert!(!trial.claim_one().await.cancelled, "an earlier cancellation has no effect");
 }
 

@@ -29,6 +29,11 @@ async fn dead<F: Fixture>(trial: &Trial<F>) -> Vec<DeadLetter> {
     trial.store.list_dead_letters(QUEUE, None, 1000).await.unwrap()
 }
 
+async fn redrive_all<F: Fixture>(trial: &Trial<F>) -> u64 {
+    let redriven = trial.store.redrive_dead_letters(QUEUE, Selection::All, trial.now).await;
+    redriven.unwrap().requeued
+}
+
 /// Submits messages, and makes them dead letters in this order.
 async fn make_dead<F: Fixture>(trial: &Trial<F>, names: &[&str]) {
     let mut sorted = names.to_vec();
@@ -64,7 +69,7 @@ pub(crate) async fn redriven_messages_are_pending_as_if_just_submitted<F: Fixtur
     trial.pass(HOUR * 5);
     trial.accept_ids(&["first"]).await;
     let change = trial.store.changed();
-    assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 2);
+    assert_eq!(redrive_all(&trial).await, 2);
     Trial::<F>::told(change).await;
     assert_eq!(dead(&trial).await, []);
     let claims = trial.claim(10).await;
@@ -79,8 +84,8 @@ pub(crate) async fn redriven_messages_are_pending_as_if_just_submitted<F: Fixtur
 pub(crate) async fn a_redriven_message_ends_with_a_result_of_its_own<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     make_dead(&trial, &["one"]).await;
-    assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 1);
-    assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 0);
+    assert_eq!(redrive_all(&trial).await, 1);
+    assert_eq!(redrive_all(&trial).await, 0);
     let claim = trial.claim_one().await;
     assert!(trial.complete(&claim.reference).await);
     assert_eq!(trial.result_ids().await, ["one"]);
@@ -91,10 +96,12 @@ pub(crate) async fn only_selected_dead_letters_are_redriven_or_purged<F: Fixture
     make_dead(&trial, &["a", "b", "c", "d"]).await;
     let which = |ids: &[&str]| Selection::Ids(ids.iter().map(|id| (*id).to_owned()).collect());
     let (store, now) = (&trial.store, trial.now);
-    assert_eq!(store.redrive(QUEUE, which(&["c", "unknown", "c"]), now).await.unwrap().requeued, 1);
-    assert_eq!(store.redrive("elsewhere", which(&["a"]), now).await.unwrap().requeued, 0);
-    assert_eq!(store.purge(QUEUE, which(&["a", "c", "unknown"])).await.unwrap(), 1);
-    assert_eq!(store.purge("elsewhere", which(&["b"])).await.unwrap(), 0);
+    let named = which(&["c", "unknown", "c"]);
+    assert_eq!(store.redrive_dead_letters(QUEUE, named, now).await.unwrap().requeued, 1);
+    let redriven = store.redrive_dead_letters("elsewhere", which(&["a"]), now).await.unwrap();
+    assert_eq!(redriven.requeued, 0);
+    assert_eq!(store.purge_dead_letters(QUEUE, which(&["a", "c", "unknown"])).await.unwrap(), 1);
+    assert_eq!(store.purge_dead_letters("elsewhere", which(&["b"])).await.unwrap(), 0);
     let left: Vec<String> = dead(&trial).await.into_iter().map(|dead| dead.id).collect();
     assert_eq!(left, ["b", "d"]);
     assert_eq!(ids(&trial.claim(10).await), ["c"]);
@@ -107,22 +114,22 @@ pub(crate) async fn dead_letters_of_a_batch_are_not_redriven<F: Fixture>() {
     for claim in trial.claim(2).await {
         assert!(trial.dead_letter(&claim.reference).await);
     }
-    assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 1);
+    assert_eq!(redrive_all(&trial).await, 1);
     let named = Selection::Ids(vec!["line".into()]);
-    let redriven = trial.store.redrive(QUEUE, named, trial.now).await.unwrap();
+    let redriven = trial.store.redrive_dead_letters(QUEUE, named, trial.now).await.unwrap();
     assert_eq!((redriven.requeued, redriven.skipped), (0, 1));
     assert!(
         redriven.reasons[0].0 == "line" && redriven.reasons[0].1.contains("batch"),
         "{redriven:?}"
     );
     assert_eq!(dead(&trial).await[0].id, "line");
-    assert_eq!(trial.store.purge(QUEUE, Selection::All).await.unwrap(), 1);
+    assert_eq!(trial.store.purge_dead_letters(QUEUE, Selection::All).await.unwrap(), 1);
 }
 
 pub(crate) async fn two_concurrent_purges_count_each_dead_letter_once<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     make_dead(&trial, &["a", "b", "c", "d", "e"]).await;
-    let purge = || trial.store.purge(QUEUE, Selection::All);
+    let purge = || trial.store.purge_dead_letters(QUEUE, Selection::All);
     let (one, other) = tokio::join!(purge(), purge());
     assert_eq!(one.unwrap() + other.unwrap(), 5);
 }
@@ -130,9 +137,9 @@ pub(crate) async fn two_concurrent_purges_count_each_dead_letter_once<F: Fixture
 pub(crate) async fn purged_dead_letters_are_deleted<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     make_dead(&trial, &["a", "b"]).await;
-    assert_eq!(trial.store.purge(QUEUE, Selection::All).await.unwrap(), 2);
-    assert_eq!(trial.store.purge(QUEUE, Selection::All).await.unwrap(), 0);
-    assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 0);
+    assert_eq!(trial.store.purge_dead_letters(QUEUE, Selection::All).await.unwrap(), 2);
+    assert_eq!(trial.store.purge_dead_letters(QUEUE, Selection::All).await.unwrap(), 0);
+    assert_eq!(redrive_all(&trial).await, 0);
     assert_eq!(trial.store.depth(QUEUE).await.unwrap(), Depth::default());
     let again = trial.submit(&[trial.message("a")]).await;
     assert_ne!(again, [Receipt::Conflict]);

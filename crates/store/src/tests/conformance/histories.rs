@@ -137,14 +137,14 @@ impl<F: Fixture> Run<F> {
             Op::Cancel(slot) => self.cancel(&id(slot)).await,
             Op::Redrive => {
                 let now = self.trial.now;
-                let count =
-                    self.trial.store.redrive(QUEUE, Selection::All, now).await.unwrap().requeued;
-                assert_eq!(count, self.reference.redrive(now));
+                let store = &self.trial.store;
+                let redriven = store.redrive_dead_letters(QUEUE, Selection::All, now).await;
+                assert_eq!(redriven.unwrap().requeued, self.reference.redrive_dead_letters(now));
             }
             Op::Purge(slot) => {
                 let which = Selection::Ids(vec![id(slot)]);
-                let count = self.trial.store.purge(QUEUE, which).await.unwrap();
-                let purged = self.reference.purge(&id(slot));
+                let count = self.trial.store.purge_dead_letters(QUEUE, which).await.unwrap();
+                let purged = self.reference.purge_dead_letters(&id(slot));
                 assert_eq!(count, u64::from(purged));
                 if purged {
                     self.purged.insert(id(slot));

@@ -157,7 +157,7 @@ impl Reference {
         (lost, came)
     }
 
-    pub(crate) fn redrive(&mut self, now: Moment) -> u64 {
+    pub(crate) fn redrive_dead_letters(&mut self, now: Moment) -> u64 {
         let dead: Vec<String> = self.dead().into_iter().map(|(id, _)| id).collect();
         for id in &dead {
             let turn = self.next();
@@ -171,7 +171,7 @@ impl Reference {
         dead.len() as u64
     }
 
-    pub(crate) fn purge(&mut self, id: &str) -> bool {
+    pub(crate) fn purge_dead_letters(&mut self, id: &str) -> bool {
         let dead = self.entries.get(id).is_some_and(|entry| matches!(entry.state, State::Dead(_)));
         if dead {
             self.entries.remove(id);

@@ -120,7 +120,7 @@ async fn exercise(store: &RedisStore, queue: &str, route: &str) {
     assert!(store.dead_letter(dead.reference.clone(), outcome(), NOW).await.unwrap());
     assert!(store.complete(cancelled.reference.clone(), outcome(), NOW).await.unwrap());
     assert_eq!(store.take_results(&list, 99).await.unwrap().len(), 3);
-    assert_eq!(store.redrive(queue, Selection::All, NOW).await.unwrap().requeued, 1);
+    assert_eq!(store.redrive_dead_letters(queue, Selection::All, NOW).await.unwrap().requeued, 1);
     let again = store.claim(want(queue, "", 9, NOW), NOW).await.unwrap().remove(0);
     assert!(store.complete(again.reference, outcome(), NOW).await.unwrap());
     assert_eq!(store.take_results(&list, 99).await.unwrap().len(), 1);

@@ -149,7 +149,7 @@ async fn d07_wherever_a_dispatcher_is_killed_every_accepted_message_has_one_resu
     assert!(lost.is_empty(), "{SEED}={seed}: accepted and without a result: {lost:?}");
     let twice: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
     assert!(twice.is_empty(), "{SEED}={seed}: kept twice: {twice:?}");
-    store.purge("q", Selection::All).await.unwrap();
+    store.purge_dead_letters("q", Selection::All).await.unwrap();
     let bodies = redis.call(&["KEYS", "request-payload:*"]).texts();
     // The body of a submission that was interrupted expires by itself.
     assert!(bodies.len() as u64 <= ROUNDS * 4, "{SEED}={seed}: bodies stay: {bodies:?}");

@@ -263,11 +263,12 @@ async fn d07_an_unreadable_message_becomes_a_dead_letter_unchanged() {
         assert_eq!(text(&redis, &["HGET", "{q}:dead-members", &dead.number.to_string()]), member);
     }
     assert_eq!(dead[1].id, "bare", "its producer knows it by that");
-    let redriven = store.redrive("q", Selection::Ids(vec!["bare".into()]), NOW).await.unwrap();
+    let redriven =
+        store.redrive_dead_letters("q", Selection::Ids(vec!["bare".into()]), NOW).await.unwrap();
     assert_eq!((redriven.requeued, redriven.skipped), (0, 1), "it would be back at once");
     let [(id, why)] = redriven.reasons.as_slice() else { panic!("{redriven:?}") };
     assert!(id == "bare" && why.contains("cannot be read"), "{why}");
-    assert_eq!(store.purge("q", Selection::All).await.unwrap(), spoilt.len() as u64);
+    assert_eq!(store.purge_dead_letters("q", Selection::All).await.unwrap(), spoilt.len() as u64);
     assert_eq!(redis.call(&["KEYS", "{q}:dead*"]).texts(), ["{q}:dead-count"]);
     assert_eq!(claim(&store).await.message.id, "good");
 }
@@ -330,13 +331,17 @@ async fn the_body_of_a_dead_letter_stays_until_it_is_purged_or_completed() {
         "it stays a dead letter when it is submitted again"
     );
     assert_eq!(
-        store.redrive("q", Selection::Ids(vec!["a".into()]), NOW).await.unwrap().requeued,
+        store
+            .redrive_dead_letters("q", Selection::Ids(vec!["a".into()]), NOW)
+            .await
+            .unwrap()
+            .requeued,
         1
     );
     let again = claim(&store).await;
     assert_eq!(again.message.body, body);
     assert!(store.complete(again.reference, Outcome::failed("X", ""), NOW).await.unwrap());
     assert_eq!(bodies().len(), 1);
-    assert_eq!(store.purge("q", Selection::All).await.unwrap(), 1);
+    assert_eq!(store.purge_dead_letters("q", Selection::All).await.unwrap(), 1);
     assert_eq!(bodies(), Vec::<String>::new());
 }

@@ -1,4 +1,5 @@
-//! [`Store::redrive`](crate::Store::redrive): makes dead letters pending again.
+//! [`Store::redrive_dead_letters`](crate::Store::redrive_dead_letters): makes dead letters pending
+//! again.
 
 use rusqlite::{Transaction, params};
 
@@ -8,7 +9,7 @@ use crate::message::{BATCH_ROUTE, ENDED_WITH_BATCH};
 use crate::moment::Moment;
 use crate::{Redriven, Selection};
 
-pub(super) fn redrive(
+pub(super) fn redrive_dead_letters(
     tx: &Transaction<'_>,
     queue: &str,
     selection: &Selection,

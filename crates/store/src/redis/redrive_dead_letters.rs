@@ -1,4 +1,5 @@
-//! [`Store::redrive`](crate::Store::redrive): makes dead letters pending again.
+//! [`Store::redrive_dead_letters`](crate::Store::redrive_dead_letters): makes dead letters pending
+//! again.
 
 use std::fmt;
 
@@ -23,7 +24,7 @@ enum NotRedrivable {
     EndedWithBatch,
 }
 
-pub(super) async fn redrive(
+pub(super) async fn redrive_dead_letters(
     store: &RedisStore,
     queue: &str,
     selection: Selection,
@@ -77,7 +78,7 @@ async fn redrive_one(
     let (reasons, members) = (&keys.dead_reasons, &keys.dead_members);
     let names = [&keys.dead, reasons, members, &sequence, &keys.pending, &receipt];
     let ttl = |grace| ttl(deadline, now, grace);
-    let command = Command::script(&SCRIPTS.redrive, &names.map(String::as_str))
+    let command = Command::script(&SCRIPTS.redrive_dead_letters, &names.map(String::as_str))
         .arg(dead.number)
         .arg(&member.before)
         .arg(&member.after)

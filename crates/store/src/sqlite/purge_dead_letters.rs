@@ -1,11 +1,11 @@
-//! [`Store::purge`](crate::Store::purge): deletes dead letters.
+//! [`Store::purge_dead_letters`](crate::Store::purge_dead_letters): deletes dead letters.
 
 use rusqlite::Transaction;
 
 use super::list_dead_letters::select;
 use crate::Selection;
 
-pub(super) fn purge(
+pub(super) fn purge_dead_letters(
     tx: &Transaction<'_>,
     queue: &str,
     selection: &Selection,

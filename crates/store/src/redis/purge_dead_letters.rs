@@ -1,4 +1,4 @@
-//! [`Store::purge`](crate::Store::purge): deletes dead letters.
+//! [`Store::purge_dead_letters`](crate::Store::purge_dead_letters): deletes dead letters.
 
 use super::RedisStore;
 use super::connection::{Durability, parse};
@@ -10,7 +10,7 @@ use super::scripts::SCRIPTS;
 use crate::Selection;
 use crate::error::StoreError;
 
-pub(super) async fn purge(
+pub(super) async fn purge_dead_letters(
     store: &RedisStore,
     queue: &str,
     selection: Selection,
@@ -52,7 +52,7 @@ fn purge_one(dead: &DeadMember, keys: &Keys) -> (Command, Option<Command>) {
     let token = message.as_ref().map_or("", |message| message.token.as_str());
     let receipt = keys.receipt(&dead.id);
     let names = [&keys.dead, &keys.dead_reasons, &keys.dead_members, &receipt];
-    let command = Command::script(&SCRIPTS.purge, &names.map(String::as_str));
+    let command = Command::script(&SCRIPTS.purge_dead_letters, &names.map(String::as_str));
     let body = match message.as_ref().map(|message| &message.body) {
         Some(Payload::Apart(body)) => Some(Command::new("DEL", body)),
         _ => None,
