@@ -97,7 +97,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "streams past their estimate are charged only at the end",
         file: "controller/complete.rs",
-        site: "«self.recharge(slot, charged.max(cost.min(COST_MAX) as u32))»;",
+        site: "«self.true_up(slot, charged.max(cost.min(COST_MAX) as u32), now)»;",
         instead: "",
         noticed_by: "fairness::q04_a_long_stream",
     },

@@ -28,7 +28,7 @@ struct LoadedGateway {
 // === impl LoadedGateway ===
 
 impl LoadedGateway {
-    /// The first request has this many tokens, and `waiting` others with two each wait behind it.
+    /// The first request has this many tokens, and `waiting` others with 20 each wait behind it.
     fn start(tokens: u32, waiting: usize) -> Self {
         let keys = Keys::new();
         let key = keys.tenant("lab", "laptop");
@@ -51,7 +51,7 @@ impl LoadedGateway {
             let running = metrics.sum("tidegate_requests_in_flight");
             if running == 1.0 { Ok(()) } else { Err(format!("{running} run")) }
         });
-        calls.extend((0..waiting).map(|_| gateway.send(&ask(2))));
+        calls.extend((0..waiting).map(|_| gateway.send(&ask(20))));
         gateway.await_metrics("waiting", |metrics| {
             let depth = metrics.sum("nexus_queue_depth");
             if depth > 0.0 { Ok(()) } else { Err("none waits".into()) }

@@ -2,7 +2,8 @@
 //!
 //! Requests are read, queued and counted as in `serve`, but Envoy proxies them. An
 //! `ext_proc_stream` is one request: `request` reads Envoy's messages about it, `response` builds
-//! the messages to Envoy, `observed_response` follows the response as Envoy shows it. `health` and `reflection` are gRPC's standard services, on every gRPC port of the picker.
+//! the messages to Envoy, `observed_response` follows the response as Envoy shows it. `health` and
+//! `reflection` are gRPC's standard services, on every gRPC port of the picker.
 
 mod ext_proc_stream;
 mod health;

@@ -2,8 +2,8 @@
 //!
 //! The writer reads the input file again, because the `custom_id`s are stored only there. A request
 //! without a result was cancelled or has expired. If another program has cut the input file, the
-//! requests of the lines that are missing are called by their numbers. Good responses go to the output file, all other
-//! lines to the errors file. A file without lines is not created.
+//! requests of the missing lines are named by their numbers. Good responses go to the output file,
+//! all other lines to the errors file. A file without lines is not created.
 
 mod result_line;
 
