@@ -215,12 +215,13 @@ impl<'a> Plot<'a> {
 
     /// Draws all series, areas below lines.
     fn draw_all(&self, svg: &mut String, runs: &[Vec<Run>]) {
-        for areas in [true, false] {
-            for (series, runs) in self.series().zip(runs) {
-                if matches!(series.style, Style::Area { .. }) == areas {
-                    self.draw(svg, series, runs);
-                }
-            }
+        let drawn = || self.series().zip(runs);
+        let is_area = |series: &Series| matches!(series.style, Style::Area { .. });
+        for (series, runs) in drawn().filter(|(series, _)| is_area(series)) {
+            self.draw(svg, series, runs);
+        }
+        for (series, runs) in drawn().filter(|(series, _)| !is_area(series)) {
+            self.draw(svg, series, runs);
         }
     }
 
