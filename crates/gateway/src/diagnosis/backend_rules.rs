@@ -62,12 +62,13 @@ fn check_backend(
     found.extend(hung(backend));
 }
 
-/// Why backends are not known. The last known ones are served.
+/// Why backends are not known.
 fn discovery(problem: &str) -> StatusFinding {
     let text = format!("discovery in Kubernetes: {problem}");
     StatusFinding::new("discovery_failing", Level::Trouble, text).about(problem).advise(
-        "The last known backends stay in use. docs/KUBERNETES.md has the role that the service \
-         account needs. The gateway tries again by itself.",
+        "Backends that were found before stay in use, unless the pool was deleted. \
+         docs/KUBERNETES.md has the role that the service account needs. The gateway tries again \
+         by itself.",
     )
 }
 
