@@ -80,3 +80,24 @@ fn x06_check_warns_of_pages_that_all_machines_see_or_no_client() {
     let said = text(&output.stderr);
     assert!(!output.status.success() && said.contains("which other machines reach"), "{said}");
 }
+
+#[test]
+fn x06_x05_check_shows_the_one_band_of_a_tenant_under_weighted_bands() {
+    let folder = Folder::new("check-weights");
+    let weights = "[queue]\nbands = { critical = 4, high = 3, normal = 2, best_effort = 1 }\n";
+    let rule = "[[band_rules]]\nmatch = { model = 'm' }\nband = 'high'\n";
+    let file = "[auth]\nkey_file = 'keys'\n[[tenants]]\nname = 'a'\nband_max = 'critical'\n\
+        [[tenants]]\nname = 'b'\nband_max = 'high'\nband = 'high'\n";
+    let keys = line(1, "a", "x") + &line(2, "b", "y") + &line(9, "admin:read", "z");
+    fs::write(folder.path().join("keys"), keys).unwrap();
+    fs::write(folder.path().join("t.toml"), format!("{file}{rule}{weights}")).unwrap();
+    let output = folder.check(&["t.toml"]);
+    let printed = text(&output.stdout);
+    assert!(printed.contains("a: 1 key, always normal\n"), "{printed}");
+    assert!(printed.contains("b: 1 key, always high\n"), "{printed}");
+    let said = text(&output.stderr);
+    let why = "has no effect: with weights in queue.bands all requests of a tenant have its `band`";
+    let expected = ["t.toml:5: tenants[0].band_max", "t.toml:10: band_rules[0]"];
+    let expected = expected.map(|at| format!("warning: {at} {why}\n")).concat();
+    assert_eq!(said, expected);
+}

@@ -1,8 +1,11 @@
 //! X05: a tenant that tries to take the share of another one, with all that a client can write.
 
+use serde_json::json;
+
 use crate::support::gateway::ONE;
 use crate::support::keys::Keys;
-use crate::support::{Backend, Gateway, HttpRequest, chat};
+use crate::support::queueing::{count, succeed};
+use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat};
 
 const TENANTS: &str = "[[tenants]]\nname = \"honest\"\n[[tenants]]\nname = \"attacker\"\n\
     [admin]\nwithout_key = \"all\"\n";
@@ -38,36 +41,78 @@ const TRICKS: [(&str, Trick); 9] = [
     }),
 ];
 
-/// The share of the honest tenant among the first forty requests that the backend gets.
-fn honest_share(trick: Trick) -> f64 {
-    let (keys, backend) = (Keys::new(), Backend::held());
+/// The share of the honest tenant, which sends `ask`, among the first forty requests that the
+/// backend gets after the first. The attacker comes before it.
+fn honest_share(
+    sections: &str,
+    backend: &Backend,
+    ask: &HttpRequest,
+    trick: impl Fn(usize) -> HttpRequest,
+) -> f64 {
+    let keys = Keys::new();
     let (honest, attacker) = (keys.tenant("honest", "a"), keys.tenant("attacker", "b"));
     let backends = format!(
         "[[backends]]\nid = \"one\"\nurl = \"http://{}\"\nmodels = [\"*\"]\n",
         backend.address()
     );
-    let gateway = Gateway::start(&format!("{}{TENANTS}{ONE}{backends}", keys.section()));
-    let mut calls = vec![gateway.send(&chat("m").key(&honest).tag("first"))];
+    let gateway = Gateway::start(&format!("{}{sections}{ONE}{backends}", keys.section()));
+    let ask = ask.clone().key(&honest).tag("honest");
+    let mut calls = vec![gateway.send(&ask)];
     backend.await_running(1);
     for number in 0..40 {
         let attack = trick(number).key(&attacker).tag("attacker");
-        calls.push(gateway.enqueue(&attack, 2 * number));
-        calls.push(gateway.enqueue(&chat("m").key(&honest).tag("honest"), 2 * number + 1));
+        calls.push(gateway.enqueue(&attack, number));
     }
+    calls.extend((40..80).map(|others| gateway.enqueue(&ask, others)));
     backend.open();
-    for call in calls {
-        assert_eq!(call.finish().status, 200);
-    }
-    let order = backend.tags();
-    order[1..41].iter().filter(|tag| *tag == "honest").count() as f64 / 40.0
+    succeed(calls);
+    count(&backend.tags()[1..41], "honest") as f64 / 40.0
+}
+
+fn assert_half(share: f64, name: &str) {
+    eprintln!("{name}: {:.0} %", 100.0 * share);
+    assert!((0.4..=0.6).contains(&share), "{name}: {share}");
 }
 
 #[test]
 fn x05_no_trick_of_one_tenant_takes_the_share_of_another() {
     for (name, trick) in TRICKS {
-        let share = honest_share(trick);
-        eprintln!("{name}: {:.0} %", 100.0 * share);
-        assert!((0.4..=0.6).contains(&share), "{name}: {share}");
+        assert_half(honest_share(TENANTS, &Backend::held(), &chat("m"), trick), name);
+    }
+}
+
+/// Each band has a share of its own. At first the tenants may claim two bands, then all of them.
+#[test]
+fn x05_under_weighted_bands_a_tenant_has_the_share_of_one_band() {
+    let weights = "[queue.bands]\ncritical = 1\nhigh = 1\nnormal = 1\nbest_effort = 1\n";
+    let bands = ["best-effort", "normal", "high", "critical"];
+    let in_all_bands = |number: usize| chat("m").priority(bands[number % 4]);
+    for band_max in ["normal", "critical"] {
+        let limit = format!("[[tenants]]\nband_max = {band_max:?}");
+        let sections = format!("{}{weights}", TENANTS.replace("[[tenants]]", &limit));
+        let share = honest_share(&sections, &Backend::held(), &chat("m"), in_all_bands);
+        assert_half(share, &format!("all bands up to {band_max}"));
+    }
+}
+
+/// Each request of the attacker takes as much of the backend as one of the honest tenant, and
+/// looks as if it took less.
+#[test]
+fn x05_q04_no_look_of_a_request_hides_its_tokens() {
+    let says = |text: &str| json!([{"role": "user", "content": text.repeat(400)}]);
+    let plain = |tokens: u32| chat("m").with("max_tokens", tokens);
+    let base64 = plain(10).with("messages", says("VGhlIHRpZGUgcmlzZXMu"));
+    let text = plain(10).with("messages", says("The tide rises now. "));
+    // Where a backend reports no tokens, the estimate counts.
+    for (name, usage, attack, ask) in [
+        ("a prompt like base64", json!({}), base64, text),
+        ("sixteen choices", json!({}), plain(50).with("n", 16), plain(800)),
+        ("a claim of one token", json!({"completion_tokens": 400}), plain(1), plain(400)),
+    ] {
+        let body = json!({ "choices": [], "usage": usage }).to_string();
+        let backend = Backend::start(move |_| ScriptedResponse::json(200, &body).held());
+        let sections = format!("{TENANTS}[queue]\ncost = \"tokens\"\n");
+        assert_half(honest_share(&sections, &backend, &ask, |_| attack.clone()), name);
     }
 }
 

@@ -182,7 +182,7 @@ fn read_as(
     let objectives = [&config.objectives, &config.cluster.objectives];
     let stated = band::stated(&controls, objectives).or(fields.tier);
     let bands = (stated, resolved.and_then(|found| found.band));
-    let (band, band_clamped) = band::ruled(&config.band_rules, &attributes, bands, tenant);
+    let (band, band_clamped) = band::ruled(config, &attributes, bands, tenant);
     let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);
     let streamed = fields.stream.unwrap_or(api == Api::Ollama && kind.generates());
     let generated_by = target.filter(|_| kind.generates());

@@ -1,15 +1,16 @@
 //! The band of a request. The first source with a known value decides. An unknown value is ignored;
 //! it is never an error. The rules of the configuration may give a band to requests that state
-//! none, and limit the band of any request. A tenant has a default and a limit as well.
+//! none, and limit the band of any request. A tenant has a default and a limit as well. Where bands
+//! share by weights, a tenant has one band: in several bands it would get several shares.
 
 use std::collections::BTreeMap;
 
-use flow::Band;
 use flow::identity::{self, RequestAttributes};
+use flow::{Band, Cascade};
 
 use super::headers::{ControlHeaders, text};
 use crate::band_alias;
-use crate::config::settings::BandRule;
+use crate::config::settings::Config;
 use crate::config::settings::tenants::Tenant;
 
 /// The band that a header gives, if any.
@@ -27,13 +28,19 @@ pub(super) fn stated(
 
 /// The band of a request that states `stated`, else that of the first rule with one, else that of
 /// its tenant, else the default. No rule that matches is exceeded, and neither is the limit of the
-/// tenant: the second value says whether the request would have exceeded that.
+/// tenant: the second value says whether the request would have exceeded that. Under weighted bands
+/// the band of the tenant alone counts.
 pub(super) fn ruled(
-    rules: &[BandRule],
+    config: &Config,
     traits: &RequestAttributes<'_>,
     (stated, default): (Option<Band>, Option<Band>),
     tenant: Option<&Tenant>,
 ) -> (Band, bool) {
+    if let (Some(tenant), Cascade::Weighted(_)) = (tenant, config.flow.cascade) {
+        let band = tenant.one_band();
+        return (band, stated > Some(band));
+    }
+    let rules = &config.band_rules;
     let matching = || rules.iter().filter(|rule| identity::matches(&rule.patterns, traits));
     let given = || matching().find_map(|rule| rule.band);
     let usual = tenant.and_then(|tenant| tenant.band);

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flow::Band;
 use flow::identity::{Attribute, glob};
+use flow::{Band, Cascade};
 
 use super::flows;
 use crate::config::sections::server_address;
@@ -35,6 +35,11 @@ pub(super) fn notice(root: &Section<'_>, config: &Config) {
     }
     if is_known(&["band_rules"]) {
         band_rules(root, &config.band_rules);
+    }
+    if is_known(&["queue", "tenants", "band_rules"])
+        && matches!(config.flow.cascade, Cascade::Weighted(_))
+    {
+        one_band_per_tenant(root, config);
     }
     shared_addresses(root);
 }
@@ -146,6 +151,20 @@ fn band_above_limits(section: &Section<'_>, rule: &BandRule, limit: Option<(Band
 
 fn limits_to(rule: usize, band: Band) -> String {
     format!("band_rules[{rule}] limits all of its requests to {}", spelling(band))
+}
+
+/// Settings of bands that tenants do not get, because the bands share by weights.
+fn one_band_per_tenant(root: &Section<'_>, config: &Config) {
+    const WHY: &str = "has no effect: with weights in queue.bands all requests of a tenant have \
+                       its `band`";
+    for (section, tenant) in root.sections("tenants").iter().zip(&config.tenants) {
+        if tenant.band_max > tenant.one_band() {
+            section.notice("band_max", WHY);
+        }
+    }
+    for section in root.sections("band_rules").iter().filter(|_| !config.tenants.is_empty()) {
+        section.report().notice(section.location(), WHY);
+    }
 }
 
 /// Patterns of models that no request can have: a request for an unknown model is refused.

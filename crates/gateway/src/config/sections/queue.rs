@@ -182,7 +182,8 @@ const BANDS: SectionSchema = SectionSchema::new(
 )
 .doc(
     "Shares of service instead of strict order. All four keys are required. The share of an idle \
-     band goes to the others.",
+     band goes to the others. A flow gets a part of the share of each band that it uses. So each \
+     tenant has one band, its `band` in `[[tenants]]`.",
 );
 
 const SLO_TTFT_BY_BAND: SectionSchema = SectionSchema::new(

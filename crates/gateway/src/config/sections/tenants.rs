@@ -108,8 +108,13 @@ pub(in crate::config) const TENANTS: SectionSchema = SectionSchema::new(
     &[
         key("name", Text(&TENANT_NAME), "The name of the tenant, which keys and metrics use.")
             .required(),
-        key("band", Keyword(words::<Band>), "The band of requests that state none.")
-            .unset("that of the first matching band rule or of the model, else normal"),
+        key(
+            "band",
+            Keyword(words::<Band>),
+            "The band of requests that state none. If `queue.bands` has weights, the band of all \
+             requests of the tenant.",
+        )
+        .unset("that of the first matching band rule or of the model, else normal"),
         key(
             "band_max",
             Keyword(words::<Band>),

@@ -89,6 +89,11 @@ pub struct Secret(pub(crate) String);
 // === impl Tenant ===
 
 impl Tenant {
+    /// The band of all its requests, if bands share by weights.
+    pub(crate) fn one_band(&self) -> Band {
+        self.band.unwrap_or_default().min(self.band_max)
+    }
+
     /// Whether it may use a model.
     pub(crate) fn may_use(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|pattern| glob(pattern, model))

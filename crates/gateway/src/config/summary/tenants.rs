@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use flow::Cascade;
+
 use super::Summary;
 use crate::api_keys::AdminRight;
 use crate::config::settings::tenants::Tenant;
@@ -15,7 +17,8 @@ impl Summary<'_> {
         for tenant in &self.0.tenants {
             let keys = self.0.keys.count_of(tenant.index);
             let noun = if keys == 1 { "key" } else { "keys" };
-            writeln!(f, "{title:<9} {}: {keys} {noun}{}", tenant.name, show_limits(tenant))?;
+            let (name, bands) = (&tenant.name, self.bands_of(tenant));
+            writeln!(f, "{title:<9} {name}: {keys} {noun}{bands}{}", show_limits(tenant))?;
             title = "";
         }
         self.admin_keys(f)
@@ -23,6 +26,14 @@ impl Summary<'_> {
 }
 
 impl Summary<'_> {
+    fn bands_of(&self, tenant: &Tenant) -> String {
+        if matches!(self.0.flow.cascade, Cascade::Weighted(_)) {
+            return format!(", always {}", spelling(tenant.one_band()));
+        }
+        let usual = tenant.band.map(|band| format!(", usually {}", spelling(band)));
+        format!(", up to {}{}", spelling(tenant.band_max), usual.unwrap_or_default())
+    }
+
     /// The keys of operators, if there are any keys.
     fn admin_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = &self.0.keys;
@@ -45,8 +56,6 @@ fn show_limits(tenant: &Tenant) -> String {
     let quota = |most: u64, period| format!(", {most} tokens a {period}, then {then}");
     let models = (!tenant.models.is_empty()).then(|| tenant.models.join(", "));
     let limits = [
-        Some(format!(", up to {}", spelling(tenant.band_max))),
-        tenant.band.map(|band| format!(", usually {}", spelling(band))),
         tenant.requests_per_minute.map(|most| format!(", {most} requests a minute")),
         tenant.tokens_per_minute.map(|most| format!(", {most} tokens a minute")),
         tenant.quotas.day.map(|most| quota(most, "day")),
