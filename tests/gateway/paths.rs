@@ -42,6 +42,17 @@ fn x01_probes_and_the_version_have_their_usual_paths() {
     assert_eq!(version.json(), json!({"version": env!("CARGO_PKG_VERSION")}));
 }
 
+#[test]
+fn x03_a_path_that_a_backend_could_read_as_another_does_not_reach_it() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before(TWO, &backend);
+    for path in ["/v1/../x", "/v1/%2e%2e/x", "/v1/%252e%252e/x", "/v1/..%2fx", "/v1/..;a=1/x"] {
+        let refused = gateway.get(path);
+        assert_eq!(refusal(&refused), (400, "invalid_request".to_owned()), "{path}");
+    }
+    assert!(backend.seen().is_empty(), "{:?}", backend.seen());
+}
+
 /// Ollama's command line asks for the root before each command.
 #[test]
 fn x01_the_root_says_that_the_gateway_runs() {

@@ -70,11 +70,28 @@ fn x05_a_tenant_changes_no_models() {
     let key = keys.tenant("alpha", "a");
     let sections = format!("{}{TENANT}", keys.section());
     let gateway = Gateway::launch(&config(&sections, &[("one", backend.address())]));
-    for path in ["/api/copy", "/api/pull", "/v1/load_lora_adapter", "/api/blobs/sha256:1"] {
+    for (method, path) in [
+        ("POST", "/api/copy"),
+        ("POST", "/api/create"),
+        ("DELETE", "/api/delete"),
+        ("POST", "/api/delete"),
+        ("POST", "/api/pull"),
+        ("POST", "/api/push"),
+        ("POST", "/api/blobs/sha256:1"),
+        ("POST", "/v1/load_lora_adapter"),
+        ("POST", "/v1/unload_lora_adapter"),
+        ("POST", "/openai/v1/unload_lora_adapter"),
+    ] {
         let call = HttpRequest::post(path, "{\"model\":\"m\",\"source\":\"secret\"}").key(&key);
-        assert_eq!(gateway.ask(&call).code(), "admin_only", "{path}");
+        let call = HttpRequest { method: method.into(), ..call };
+        assert_eq!(gateway.ask(&call).code(), "admin_only", "{method} {path}");
     }
-    assert!(backend.seen().iter().all(|seen| seen.method != "POST"));
+    // A backend decodes the path.
+    for path in ["/api/%64elete", "/api/%2564elete", "/v1/unload%5Flora_adapter"] {
+        let call = HttpRequest::post(path, "{\"model\":\"m\"}").key(&key);
+        assert_eq!(gateway.ask(&call).code(), "invalid_request", "{path}");
+    }
+    assert!(backend.seen().iter().all(|seen| seen.method == "GET"));
 }
 
 /// To open a named pipe waits for a writer. The old keys stay, and the next file counts.

@@ -198,6 +198,8 @@ pub(crate) fn is_read(method: &Method) -> bool {
 
 /// Whether a request changes the models of a server: Ollama's and vLLM's paths for that.
 pub(crate) fn changes_models(method: &Method, path: &str) -> bool {
+    let upstream = upstream(path);
+    let path = upstream.as_deref().unwrap_or(path);
     let listed = MODEL_CHANGES.contains(&path) || path.starts_with("/api/blobs/");
     listed && !is_read(method)
 }
@@ -263,13 +265,13 @@ fn kind(method: &Method, path: &str) -> RequestKind {
     }
 }
 
-/// Whether all servers interpret the path in the same way: it has no empty and no dot segments and
-/// no path parameters, also for a server that decodes it several times or treats a backslash as a
-/// slash.
+/// Whether all servers interpret the path in the same way: it has no empty and no dot segments, no
+/// path parameters and no encoded letters, also for a server that decodes it several times or
+/// treats a backslash as a slash.
 fn is_plain(path: &str) -> bool {
     let mut text = Cow::Borrowed(path.as_bytes());
     for _ in 0..DECODINGS_MAX {
-        if !has_plain_segments(&text) {
+        if !has_plain_segments(&text) || has_encoded_words(&text) {
             return false;
         }
         let wanted = |letter| matches!(letter, b'.' | b'/' | b'\\' | b';' | b'%');
@@ -296,6 +298,13 @@ fn has_plain_segments(path: &[u8]) -> bool {
 /// Decodes all percent-encoded bytes.
 pub(super) fn percent_decoded(text: &str) -> Vec<u8> {
     decoded(text.as_bytes(), |_| true)
+}
+
+/// Whether bytes are encoded that no client has to encode. A server decodes them, so the path of an
+/// operation could look like another one.
+fn has_encoded_words(path: &[u8]) -> bool {
+    let is_word = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'_' | b'-');
+    decoded(path, is_word) != path
 }
 
 /// Decodes the percent-encoded bytes for which `wanted` is true.
