@@ -26,6 +26,11 @@ fn head() -> Vec<u8> {
     [&[0x82, 0x86][..], &header(0x04, "/v1/models"), &header(0x01, "x")].concat()
 }
 
+/// The head of a request with a body.
+fn post_head() -> Vec<u8> {
+    [&[0x83, 0x86][..], &header(0x04, "/v1/chat/completions"), &header(0x01, "x")].concat()
+}
+
 /// Sends a flood on one connection while another thread reads. Returns how many frames were sent
 /// before the gateway closed the connection.
 fn flood(gateway: &Gateway, frames: impl Iterator<Item = Vec<u8>>) -> usize {
@@ -87,4 +92,50 @@ fn x03_floods_of_http2_frames_harm_no_other_client() {
     assert_eq!(gateway.ask(&chat("m")).status, 200);
     let grown = gateway.process.resident_bytes().saturating_sub(before);
     assert!(grown < GROWTH_MAX, "{grown} bytes more");
+}
+
+/// Reads frames until the acknowledgement of a PING.
+fn await_pong(stream: &mut TcpStream) {
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        stream.read_exact(&mut vec![0; length]).unwrap();
+        if head[3] == PING && head[4] == 1 {
+            return;
+        }
+    }
+}
+
+/// A field of an HTTP/2 head may take one byte on the wire, and many times as much in memory.
+#[test]
+fn x03_heads_of_indexed_fields_take_little_memory() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before(TWO, &backend);
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+    let before = gateway.process.resident_bytes();
+    let entry = [&[0x40][..], &header(0, "x")[1..], &header(0, "y")[1..]].concat();
+    let indexed = vec![0x80 | 62; 1_700];
+    let clients: Vec<TcpStream> = (0..16)
+        .map(|_| {
+            let mut client = TcpStream::connect(gateway.address()).unwrap();
+            client.set_read_timeout(Some(BOUND)).unwrap();
+            client.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).unwrap();
+            for number in 0..100 {
+                // The bodies never come. The entry of the table is the same for all streams.
+                let added = if number == 0 { &entry[..] } else { &[] };
+                let fields = [&post_head(), added, &indexed].concat();
+                client.write_all(&frame(HEADERS, END_HEADERS, 2 * number + 1, &fields)).unwrap();
+            }
+            client.write_all(&frame(PING, 0, 0, &[7; 8])).unwrap();
+            await_pong(&mut client);
+            client
+        })
+        .collect();
+    let grown = gateway.process.resident_bytes().saturating_sub(before);
+    eprintln!("{} heads: {grown} bytes more", clients.len() * 100);
+    assert!(grown < GROWTH_MAX, "{grown} bytes more");
+    drop(clients);
+    gateway.await_idle();
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
 }

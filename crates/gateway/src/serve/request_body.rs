@@ -48,11 +48,18 @@ pub(super) struct Arriving<B = Incoming> {
 }
 
 /// Reads a small body of a refused request and drops it. Some clients, such as curl 7.88 over
-/// HTTP/2, lose a response that comes while they still send.
-pub(super) async fn pass_over(headers: &HeaderMap, mut body: Incoming) {
-    if ingress::headers::expects_word(headers) || body.size_hint().lower() > PASSED_OVER {
-        return;
+/// HTTP/2, lose a response that comes while they still send. The head need not be kept meanwhile.
+pub(super) fn pass_over(headers: &HeaderMap, body: Incoming) -> impl Future<Output = ()> + use<> {
+    let comes_not = ingress::headers::expects_word(headers);
+    let body = Some(body).filter(|body| !comes_not && body.size_hint().lower() <= PASSED_OVER);
+    async {
+        if let Some(body) = body {
+            read_and_drop(body).await;
+        }
     }
+}
+
+async fn read_and_drop(mut body: Incoming) {
     let rest = async {
         let mut received = 0;
         while let Some(Ok(frame)) = body.frame().await {
