@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::fixture::{
-    Dispatcher, Fixture, OPEN, QUEUE, QUICK, await_results, config, submit, unix,
+    Dispatcher, Fixture, OPEN, QUEUE, QUICK, await_results, config, results, submit, unix,
 };
 use crate::support::tools::leave_out;
 use crate::support::{
@@ -100,6 +100,25 @@ fn a_dispatcher_waits_for_redis_and_is_ready_when_it_is_back() {
     });
     submit(&redis, "later", unix() + 600);
     assert_eq!(await_results(&redis, 1)[0]["status_code"], 200);
+}
+
+/// An operator who empties Redis deletes its messages. Those that come later have their results.
+#[test]
+fn d07_after_redis_was_emptied_later_messages_have_their_results() {
+    let fixture = Fixture::start("", |_| ScriptedResponse::ok().held());
+    submit(&fixture.redis, "in flight", unix() + 600);
+    fixture.backend.await_running(1);
+    fixture.redis.call(&["FLUSHALL"]);
+    fixture.backend.open();
+    for number in 0..5 {
+        submit(&fixture.redis, &format!("later-{number}"), unix() + 600);
+    }
+    eventually("five results", || {
+        let found = results(&fixture.redis);
+        let later = found.iter().filter(|result| result.to_string().contains("later-")).count();
+        if later == 5 { Ok(()) } else { Err(format!("{found:?}")) }
+    });
+    assert_eq!(fixture.dispatcher.page("/ready").status, 200);
 }
 
 #[test]

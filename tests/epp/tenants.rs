@@ -3,8 +3,9 @@
 use std::fs;
 
 use crate::support::envoy::Recipe;
-use crate::support::gateway::{TWO, config};
+use crate::support::gateway::{ONE, TWO, config};
 use crate::support::keys::Keys;
+use crate::support::queueing::count;
 use crate::support::tokens::Tokens;
 use crate::support::{Backend, HttpRequest, Picker, chat};
 
@@ -53,4 +54,26 @@ fn x05_x02_behind_envoy_a_token_names_the_tenant_and_no_backend_sees_it() {
     assert_eq!((expired.status, expired.code()), (401, "invalid_token".to_owned()));
     assert_eq!(picker.ask(&chat("m").key(tokens.get("rs256"))).status, 200);
     assert_eq!(backend.seen().pop().unwrap().header("authorization"), None);
+}
+
+#[test]
+fn x05_x02_behind_envoy_fresh_names_take_no_share_of_another_tenant() {
+    let (keys, backend) = (Keys::new(), Backend::held());
+    let (honest, attacker) = (keys.tenant("honest", "a"), keys.tenant("attacker", "b"));
+    let tenants = "[[tenants]]\nname = \"honest\"\n[[tenants]]\nname = \"attacker\"\n\
+        [admin]\nwithout_key = \"all\"\n";
+    let sections = format!("{}{tenants}{ONE}", keys.section());
+    let plain = chat("m").key(&honest).tag("honest");
+    let (picker, running) = Picker::occupied(&sections, &backend, &plain);
+    let mut calls = vec![running];
+    for number in 0..40 {
+        let fresh = format!("fresh-{number}");
+        let ask = chat("m").header("x-llm-d-inference-fairness-id", &fresh);
+        calls.push(picker.enqueue(&ask.key(&attacker).tag("attacker"), number));
+    }
+    calls.extend((40..80).map(|others| picker.enqueue(&plain, others)));
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    let served = count(&backend.tags()[1..41], "honest");
+    assert!((16..=24).contains(&served), "{served} of 40");
 }

@@ -69,3 +69,21 @@ fn r07_a_backend_that_is_replaced_by_another_kind_is_asked_again() {
     gateway.await_ready(1);
     assert_eq!(gateway.ask(&chat("m").with("max_tokens", 2)).status, 200);
 }
+
+/// Without its list an engine would get requests for any name.
+#[test]
+fn x01_x05_an_engine_with_an_unreadable_list_gets_no_request() {
+    let backend = Backend::quick();
+    backend.set_list_spoilt(true);
+    let gateway = before("", backend.address());
+    await_kind(&gateway, "ollama");
+    eventually("asked for its models", || match gateway.backend("one")["reason"].as_str() {
+        Some(reason) if reason.contains("model list is unknown") => Ok(()),
+        _ => Err(gateway.backend("one").to_string()),
+    });
+    assert_ne!(gateway.ask(&chat("any")).status, 200);
+    assert!(backend.seen().is_empty());
+    backend.set_list_spoilt(false);
+    gateway.await_ready(1);
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+}

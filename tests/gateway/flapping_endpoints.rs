@@ -42,3 +42,27 @@ fn n08_an_endpoints_file_that_flaps_fails_no_request_and_leaves_nothing_open() {
     });
     gateway.await_idle();
 }
+
+/// Endpoints under fresh names once made the page of metrics grow from 18 to 269 KB. The series of
+/// an endpoint stay for 30 s, for requests that were sent to it before it left.
+#[test]
+fn m03_n08_the_series_of_endpoints_end_with_them() {
+    let gateway = Gateway::start(CONFIGURED);
+    let fresh: Vec<Backend> = (0..20).map(|_| Backend::quick()).collect();
+    for backend in &fresh {
+        gateway.list(&[backend]);
+        eventually("served by the new endpoint", || match gateway.ask(&chat("m")) {
+            answer if answer.status == 200 && !backend.seen().is_empty() => Ok(()),
+            answer => Err(answer.text()),
+        });
+    }
+    let own = format!("backend=\"e{}\"", fresh[19].address().port());
+    eventually("only the series of the last endpoint", || {
+        let text = gateway.get("/metrics").text();
+        let mut series = text.lines().filter(|line| line.contains("backend=\"e"));
+        match series.clone().count() > 0 && series.all(|line| line.contains(&own)) {
+            true => Ok(()),
+            false => Err(text),
+        }
+    });
+}

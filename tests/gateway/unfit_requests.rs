@@ -1,8 +1,10 @@
 //! N05, R07: requests that fail by themselves, or that a backend refuses alone, do not hurt others.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::gateway::{ONE, TWO, config};
+use crate::support::keys::Keys;
 use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
 
 /// A server that fails every request with the tag `bad`.
@@ -172,4 +174,41 @@ fn c08_without_a_queue_a_full_backends_response_is_passed_on() {
     let answer = gateway.ask(&chat("m"));
     assert_eq!((answer.status, answer.text().as_str()), (503, "{\"full\":1}"));
     assert!(servers.iter().map(|server| server.seen().len()).sum::<usize>() <= 2);
+}
+
+/// Failing requests of one tenant use up only its own budget of repeated attempts.
+#[test]
+fn n05_x05_failing_requests_of_one_tenant_leave_repeated_attempts_to_others() {
+    let keys = Keys::new();
+    let (honest, failing) = (keys.tenant("honest", "a"), keys.tenant("failing", "b"));
+    let once = Arc::new(AtomicUsize::new(0));
+    let [one, two] = [(); 2].map(|()| {
+        let once = Arc::clone(&once);
+        Backend::start(move |seen| match seen.tag().as_str() {
+            "bad" => ScriptedResponse::json(500, "{}"),
+            "flaky" if once.fetch_add(1, Ordering::Relaxed) == 0 => {
+                ScriptedResponse::json(500, "{}")
+            }
+            _ => ScriptedResponse::ok(),
+        })
+    });
+    let sections = format!(
+        "{}[[tenants]]\nname = \"honest\"\n[[tenants]]\nname = \"failing\"\n\
+         [admin]\nwithout_key = \"all\"\n[retry]\nattempts = 2\nshare = 0\n\
+         [health]\neject_after = 1000\n",
+        keys.section()
+    );
+    let gateway =
+        Gateway::start(&config(&sections, &[("one", one.address()), ("two", two.address())]));
+    let attempts = || one.seen().len() + two.seen().len();
+    let bad = chat("m").tag("bad").key(&failing);
+    let mut seen = attempts();
+    let used = (0..200).position(|_| {
+        assert_eq!(gateway.ask(&bad).status, 500);
+        let tried = attempts() - std::mem::replace(&mut seen, attempts());
+        tried == 1
+    });
+    assert_eq!(used, Some(100), "the budget of a tenant is a hundred attempts");
+    assert_eq!(gateway.ask(&chat("m").tag("flaky").key(&honest)).status, 200);
+    assert_eq!(attempts() - seen, 2, "it failed once and was tried again");
 }

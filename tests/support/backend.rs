@@ -71,6 +71,7 @@ struct State {
     permits: usize,
     tickets: usize,
     sick: bool,
+    spoilt: bool,
     /// Bytes that endless responses have sent.
     endless: usize,
     models: Vec<String>,
@@ -217,6 +218,11 @@ impl Backend {
     pub(crate) fn lists(self, models: &[&str]) -> Self {
         self.shared.state().models = models.iter().map(|model| (*model).to_owned()).collect();
         self
+    }
+
+    /// Sets whether probes see a page in place of a list of models.
+    pub(crate) fn set_list_spoilt(&self, spoilt: bool) {
+        self.shared.state().spoilt = spoilt;
     }
 
     /// Sets whether health probes succeed.
@@ -368,6 +374,7 @@ impl Shared {
         let openai = |name: &String| json!({"id": name, "object": "model", "owned_by": "test"});
         let ollama = |name: &String| json!({"name": name, "model": name});
         let body = match path {
+            "/v1/models" | "/api/tags" if state.spoilt => "<html>busy</html>".to_owned(),
             "/v1/models" => {
                 let data: Vec<_> = state.models.iter().map(openai).collect();
                 json!({"object": "list", "data": data}).to_string()

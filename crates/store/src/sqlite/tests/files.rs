@@ -170,3 +170,31 @@ async fn the_log_shrinks_after_a_long_read() {
     let short = fs::metadata(&log).unwrap().len();
     assert!(short <= 65 << 20, "{short} bytes are left of {long}");
 }
+
+/// A machine that stops can leave any beginning of the log, with a torn end.
+#[tokio::test]
+async fn d07_a_log_that_is_cut_anywhere_has_the_commits_before_the_cut() {
+    let (store, folder) = fresh();
+    for number in 10..40 {
+        store.submit(vec![message(&number.to_string())], now()).await.unwrap();
+    }
+    let [file, log] = ["db", "db-wal"].map(|end| fs::read(folder.file().with_extension(end)));
+    let (file, log) = (file.unwrap(), log.unwrap());
+    let mut most = 0;
+    for cut in (0..=log.len()).rev().step_by(log.len() / 60) {
+        let mut left = log[..cut].to_vec();
+        if let Some(torn) = left.iter_mut().rev().nth(cut % 50) {
+            *torn ^= 0x55;
+        }
+        let copy = Folder::new();
+        fs::write(copy.file(), &file).unwrap();
+        fs::write(copy.file().with_extension("db-wal"), left).unwrap();
+        let store = SqliteStore::open(copy.file()).unwrap();
+        let claims = claim(&store, 100).await;
+        let mut ids: Vec<&str> = claims.iter().map(|claim| claim.message.id.as_str()).collect();
+        ids.sort_unstable();
+        assert!(ids.iter().zip(10..).all(|(id, number)| *id == number.to_string()), "{ids:?}");
+        most = most.max(ids.len());
+    }
+    assert!((25..=30).contains(&most), "the longest logs have {most} of 30 messages");
+}
