@@ -257,6 +257,8 @@ fn errors_of_crates_are_types() {
     }
 }
 
+/// A name in a document with at least this many underscores is the name of a test.
+const TEST_NAME_UNDERSCORES: usize = 3;
 /// The most tests that a row of the map of requirements may name.
 const PROOF_MAX: usize = 3;
 
@@ -325,6 +327,28 @@ fn the_map_of_requirements_names_tests_that_exist() {
     {
         assert!(sources.contains(&format!("fn {name}(")), "no test is called {name}");
     }
+}
+
+/// The commands of the page of reliability exist: tests by their names, and targets of `make`.
+#[test]
+fn the_page_of_reliability_names_commands_that_exist() {
+    let page = read(&root().join("docs/reliability.md"));
+    let sources: String = sources().into_iter().map(|(_, text)| text).collect();
+    let makefile = read(&root().join("Makefile"));
+    let mut tests = 0;
+    for code in page.split('`').skip(1).step_by(2) {
+        if let Some(target) = code.strip_prefix("make ") {
+            let target = target.split(' ').next().unwrap();
+            assert!(makefile.contains(&format!("\n{target}: ##")), "no target {target}");
+        }
+        let in_name = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+        let is_name = code.chars().all(|letter| in_name(letter) || letter == '_');
+        if is_name && code.matches('_').count() >= TEST_NAME_UNDERSCORES {
+            assert!(sources.contains(&format!("fn {code}(")), "no test is called {code}");
+            tests += 1;
+        }
+    }
+    assert!(tests > 50, "only {tests} tests were found");
 }
 
 /// A test that leaves itself out fails where `CI` is set.
