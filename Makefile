@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .PHONY: help demo setup test build-tests check loop bench soak simulate study overload goals caches autoscaling site \
-	chaos fuzz kills audit chart packages sbom reproducible
+	chaos fuzz kills audit chart cluster packages sbom reproducible
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -95,6 +95,9 @@ sbom: ## the bill of materials of the program (CycloneDX) as target/tidegate.cdx
 
 chart: ## the manifests of deploy/kubernetes from the Helm chart
 	@tools/chart.sh
+
+cluster: ## the tests of Kubernetes with a real kube-apiserver and etcd, built at the first run
+	@tools/cluster.sh
 
 packages: ## a static program as tarball, Debian package and image, in target/packages (TARGET, PROFILE)
 	@tools/packages.sh

@@ -10,6 +10,7 @@ mod dispatch;
 mod epp;
 mod gateway;
 mod house;
+mod kubernetes;
 mod packages;
 mod scenarios;
 mod support;

@@ -8,6 +8,7 @@ pub(crate) mod api_server;
 pub(crate) mod backend;
 pub(crate) mod browser;
 pub(crate) mod call;
+pub(crate) mod cluster;
 pub(crate) mod dbus;
 pub(crate) mod engine;
 pub(crate) mod envoy;
@@ -32,6 +33,7 @@ pub(crate) mod wait;
 
 pub(crate) use backend::{Backend, Nowhere};
 pub(crate) use call::Call;
+pub(crate) use cluster::Cluster;
 pub(crate) use engine::Engine;
 pub(crate) use envoy::{Picker, Recipe};
 pub(crate) use ext_proc::ExtProcStream;

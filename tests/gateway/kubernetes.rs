@@ -1,30 +1,17 @@
 //! Discovery in Kubernetes: a gateway that follows an API server.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 
 use serde_json::{Value, json};
 
 use crate::support::api_server::{ApiServer, pod, pool};
+use crate::support::cluster::{await_state, servers, under_load};
 use crate::support::gateway::{ONE, TWO, fresh_file};
 use crate::support::keys::Keys;
 use crate::support::tls::{Authority, FrontEnd, TlsFront};
 use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
-
-/// Pods are told apart by their addresses alone: all have the port of the pool.
-fn servers(count: u8) -> Vec<Backend> {
-    let start = |last: u8, port: u16| {
-        let address = SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), port));
-        Backend::start_at(address, |_| ScriptedResponse::ok())
-    };
-    let first = start(2, 0);
-    let port = first.address().port();
-    let others = (0..count - 1).map(|at| start(at + 3, port));
-    std::iter::once(first).chain(others.collect::<Vec<_>>()).collect()
-}
 
 /// An API server with a pool of these servers, named `pod-0` and so on.
 fn cluster(servers: &[Backend]) -> ApiServer {
@@ -56,45 +43,6 @@ fn told_nothing(gateway: &Gateway) {
             None => Ok(()),
         }
     });
-}
-
-/// Waits until a backend has this state; `None` for one that is gone.
-fn await_state(gateway: &Gateway, id: &str, state: Option<&str>) {
-    eventually("in its state", || {
-        let backends = gateway.backends();
-        let found = backends.iter().find(|backend| backend["id"] == id);
-        let is = found.and_then(|backend| backend["state"].as_str());
-        if is == state { Ok(()) } else { Err(format!("{id}: {is:?}")) }
-    });
-}
-
-/// Sends requests from four clients for as long as `work` lasts, and returns how many were sent.
-/// Each of them must be served.
-fn under_load(gateway: &Gateway, work: impl FnOnce(&dyn Fn())) -> usize {
-    let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
-    thread::scope(|scope| {
-        let ask = || {
-            while !over.load(Ordering::Relaxed) {
-                let answer = gateway.ask(&chat("m"));
-                assert_eq!(answer.status, 200, "{}", answer.text());
-                served.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        for _ in 0..4 {
-            scope.spawn(ask);
-        }
-        // Some requests are served between two steps of the work.
-        let more = || {
-            let until = served.load(Ordering::Relaxed) + 20;
-            eventually("served", || match served.load(Ordering::Relaxed) {
-                count if count >= until => Ok(()),
-                count => Err(count.to_string()),
-            });
-        };
-        work(&more);
-        over.store(true, Ordering::Relaxed);
-    });
-    served.into_inner()
 }
 
 #[test]

@@ -46,6 +46,9 @@ struct State {
     /// Verbs and plurals that are forbidden.
     forbidden: Vec<(&'static str, String)>,
     token: Option<String>,
+    /// The rules of the roles of service accounts, by their tokens. Without any account every
+    /// request is allowed.
+    accounts: BTreeMap<String, Value>,
     /// The most objects of a page, whatever a client asks for.
     page: usize,
     /// Counts the cuts of all watches.
@@ -89,7 +92,11 @@ pub(crate) fn pool(name: &str, ports: &[u16]) -> Value {
     let ports: Vec<Value> = ports.iter().map(|port| json!({"number": port})).collect();
     json!({
         "metadata": {"name": name},
-        "spec": {"selector": {"matchLabels": {"app": "vllm"}}, "targetPorts": ports},
+        "spec": {
+            "selector": {"matchLabels": {"app": "vllm"}},
+            "targetPorts": ports,
+            "endpointPickerRef": {"name": "tidegate", "port": {"number": 9002}},
+        },
     })
 }
 
@@ -188,6 +195,11 @@ impl ApiServer {
         self.set(|state| state.token = Some(token.to_owned()));
     }
 
+    /// Allows what the rules of a role allow to requests with this token.
+    pub(crate) fn add_account(&self, token: &str, rules: Value) {
+        self.set(|state| drop(state.accounts.insert(token.to_owned(), rules)));
+    }
+
     pub(crate) fn forbid(&self, verb: &'static str, kind: &str) {
         self.set(|state| state.forbidden.push((verb, kind.to_owned())));
     }
@@ -225,6 +237,20 @@ impl Drop for ApiServer {
 fn collection(kind: &str) -> String {
     let known = [POOLS, PODS, SLICES, OBJECTIVES, REWRITES];
     known.into_iter().find(|path| path.ends_with(kind)).unwrap().to_owned()
+}
+
+/// Whether the rules of a role allow a verb for a collection.
+fn allows(rules: &Value, verb: &str, path: &str) -> bool {
+    let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or("");
+    let plural = path.rsplit('/').next().unwrap_or_default();
+    let has =
+        |list: &Value, text: &str| list.as_array().is_some_and(|list| list.contains(&text.into()));
+    let mut rules = rules.as_array().into_iter().flatten();
+    rules.any(|rule| {
+        has(&rule["apiGroups"], group)
+            && has(&rule["resources"], plural)
+            && has(&rule["verbs"], verb)
+    })
 }
 
 /// Whether an object has the labels, or the name, that a query selects.
@@ -269,13 +295,19 @@ impl Shared {
         if state.token.is_some() && state.token != asked.token {
             return Some((401, "Unauthorized".into()));
         }
-        if !state.kinds.contains(&asked.path) {
-            return Some((404, "the server could not find the requested resource".into()));
+        let rules = asked.token.as_ref().and_then(|token| state.accounts.get(token));
+        if !state.accounts.is_empty() && rules.is_none() {
+            return Some((401, "Unauthorized".into()));
         }
         let is_ours =
             |(denied, kind): &(&str, String)| *denied == verb && asked.path.ends_with(kind);
-        if state.forbidden.iter().any(is_ours) {
+        let is_denied = rules.is_some_and(|rules| !allows(rules, verb, &asked.path));
+        // The API server asks for the rights before it looks whether it knows the kind.
+        if is_denied || state.forbidden.iter().any(is_ours) {
             return Some((403, format!("User \"test\" cannot {verb} resource")));
+        }
+        if !state.kinds.contains(&asked.path) {
+            return Some((404, "the server could not find the requested resource".into()));
         }
         let version = asked.query.get("resourceVersion").and_then(|text| text.parse::<u64>().ok());
         let is_old = |version: Option<u64>| version.is_none_or(|version| version < state.compacted);
