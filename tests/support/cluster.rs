@@ -90,10 +90,20 @@ pub(crate) fn under_load(gateway: &Gateway, work: impl FnOnce(&dyn Fn())) -> usi
                 count => Err(count.to_string()),
             });
         };
+        // The clients end with the work, also where a check of it fails.
+        let _ends = EndOfLoad(&over);
         work(&more);
-        over.store(true, Ordering::Relaxed);
     });
     served.into_inner()
+}
+
+/// Ends the clients of a load when it is dropped.
+struct EndOfLoad<'a>(&'a AtomicBool);
+
+impl Drop for EndOfLoad<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The document of this kind in the manifests of the picker.
