@@ -63,6 +63,8 @@ pub(super) struct Reflector<T> {
     failed_watches: u32,
     /// Whether all APIs of an optional kind are missing.
     absent: bool,
+    /// What the role lacks in one of the APIs that were tried since the first one.
+    denied: Option<Trouble>,
     /// Counts the changes of objects by events.
     revision: u64,
     trouble: Option<Trouble>,
@@ -111,6 +113,7 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
             waits: false,
             failed_watches: 0,
             absent: false,
+            denied: None,
             revision: 0,
             trouble: None,
         }
@@ -174,7 +177,7 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
             *continue_token = Some(next);
             return self.bound_list(read);
         }
-        self.failed_watches = 0;
+        (self.failed_watches, self.denied) = (0, None);
         let subject = Subject::of(&self.resource, self.api);
         self.trouble = overfull.then_some(Trouble::TooMany { subject, most: OBJECTS_MAX });
         self.objects = std::mem::take(found);
@@ -279,6 +282,11 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
             }
             404 => return self.unknown_kind(subject),
             401 => Some(Trouble::Unauthorized { token_file }),
+            403 if self.resource.kind.optional && !self.has_worked() => {
+                // An older role may have the right for an older group.
+                self.denied.get_or_insert(Trouble::Forbidden { verb, subject: subject.clone() });
+                return self.try_next_api(subject);
+            }
             403 => Some(Trouble::Forbidden { verb, subject }),
             _ => Some(Trouble::Refused { verb, subject, status, message: told(message) }),
         };
@@ -288,20 +296,32 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
     /// The API server does not know the kind in this API: the next one is tried, unless this one
     /// has worked before.
     fn unknown_kind(&mut self, subject: Subject) {
-        self.stage = Stage::first_page();
-        if self.synced && !self.absent {
-            // An API server that starts may not know the kind yet. Another group may be empty.
-            self.trouble = Some(Trouble::UnknownKind { subject });
-            return;
+        if !self.has_worked() {
+            return self.try_next_api(subject);
         }
+        // An API server that starts may not know the kind yet. Another group may be empty.
+        self.stage = Stage::first_page();
+        self.trouble = Some(Trouble::UnknownKind { subject });
+    }
+
+    /// Whether the present API has the kind, as far as is known.
+    fn has_worked(&self) -> bool {
+        self.synced && !self.absent
+    }
+
+    fn try_next_api(&mut self, subject: Subject) {
+        self.stage = Stage::first_page();
         self.api += 1;
         let tried_all = self.api.is_multiple_of(self.resource.kind.apis.len());
         if !tried_all {
             self.waits = false;
-        } else if self.resource.kind.optional {
+            return;
+        }
+        self.trouble = self.denied.take();
+        if self.trouble.is_none() && self.resource.kind.optional {
             // A cluster without the kind has no objects of it.
-            (self.absent, self.synced, self.trouble) = (true, true, None);
-        } else {
+            (self.absent, self.synced) = (true, true);
+        } else if self.trouble.is_none() {
             self.trouble = Some(Trouble::UnknownKind { subject });
         }
     }

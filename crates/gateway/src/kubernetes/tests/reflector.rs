@@ -257,6 +257,32 @@ fn x02_a_kind_is_looked_for_in_each_of_its_groups() {
     assert!(pools.objects().unwrap().contains_key("llama") && pools.trouble().is_some());
 }
 
+/// The role of an older picker has the objectives of the older group alone.
+#[test]
+fn x02_a_right_for_the_older_group_is_enough() {
+    let objectives = || -> Reflector<InferenceObjective> {
+        let namespace = "models".into();
+        Reflector::new(Resource { kind: OBJECTIVES, namespace, selector: Selector::All })
+    };
+    let mut reflector = objectives();
+    reflector.refused(403, "forbidden", None);
+    assert_eq!((reflector.delay(1.0), trouble(&reflector)), (Duration::ZERO, String::new()));
+    let older = "/apis/inference.networking.x-k8s.io/v1alpha2/namespaces/models/";
+    let Call::List(path) = reflector.call() else { panic!("{:?}", reflector.call()) };
+    assert!(path.starts_with(older), "{path}");
+    reflector.listed(&page(&["gold"], 5, ""));
+    assert_eq!(reflector.objects().map(|found| found.len()), Some(1));
+    // Without either right, the newer group is named.
+    let mut without = objectives();
+    for status in [403, 404] {
+        without.refused(403, "forbidden", None);
+        without.refused(status, "forbidden", None);
+        let said = trouble(&without);
+        assert!(said.contains("may not list inferenceobjectives of llm-d.ai"), "{said}");
+        assert!(without.delay(0.0) > Duration::ZERO && without.objects().is_none());
+    }
+}
+
 #[test]
 fn x02_unreadable_answers_change_nothing_and_end_the_watch() {
     let mut reflector = pods();
