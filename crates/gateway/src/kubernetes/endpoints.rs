@@ -5,8 +5,9 @@
 //! its streams end and its measurements are kept if it returns. One without an address is none.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use super::objects::{EndpointSlice, Pod, SliceEndpoint};
+use super::objects::{EndpointSlice, Pod, SliceEndpoint, SlicePort};
 use super::reflector::Objects;
 use crate::config::settings::{BackendKind, BackendSpec, DrainCause};
 
@@ -33,9 +34,7 @@ pub(super) fn of_pods(pods: &Objects<Pod>, ports: &[u16], http2: bool) -> Vec<Ba
     let mut specs = Vec::new();
     for pod in pods.values() {
         let ended = ["Succeeded", "Failed"].contains(&pod.status.phase.as_str());
-        if pod.status.pod_ip.is_empty() || ended {
-            continue;
-        }
+        let Some(host) = host(&pod.status.pod_ip).filter(|_| !ended) else { continue };
         let drain = drain_of(pod);
         let active = active_ports(pod);
         for (rank, &port) in ports.iter().enumerate() {
@@ -49,7 +48,7 @@ pub(super) fn of_pods(pods: &Objects<Pod>, ports: &[u16], http2: bool) -> Vec<Ba
             let id = if ports.len() > 1 { format!("{name}-rank-{rank}") } else { name.clone() };
             let kind = pod.metadata.labels.0.get(ENGINE_LABEL);
             let kind = kind.and_then(|name| BackendKind::named(name)).unwrap_or_default();
-            specs.push(BackendSpec { kind, http2, drain, ..spec(id, &pod.status.pod_ip, port) });
+            specs.push(BackendSpec { kind, http2, drain, ..spec(id, &host, port) });
         }
     }
     specs
@@ -61,7 +60,7 @@ pub(super) fn of_slices(slices: &Objects<EndpointSlice>, port: Option<u16>) -> V
     let mut specs: BTreeMap<String, BackendSpec> = BTreeMap::new();
     for slice in FAMILIES.into_iter().flat_map(of_family) {
         let ports = slice.ports.iter().flatten();
-        let Some(port) = port.or_else(|| ports.filter_map(|port| port.port).next()) else {
+        let Some(port) = port.or_else(|| ports.filter_map(SlicePort::number).next()) else {
             continue;
         };
         let endpoints = slice.endpoints.iter().flatten();
@@ -80,12 +79,19 @@ fn slice_spec(endpoint: &SliceEndpoint, port: u16) -> Option<BackendSpec> {
     let address = endpoint.addresses.first()?;
     let pod = endpoint.target_ref.as_ref().map(|reference| &reference.name);
     let id = pod.cloned().unwrap_or_else(|| format!("{address}:{port}"));
-    Some(BackendSpec { drain: slice_drain(endpoint), ..spec(id, address, port) })
+    Some(BackendSpec { drain: slice_drain(endpoint), ..spec(id, &host(address)?, port) })
 }
 
-fn spec(id: String, address: &str, port: u16) -> BackendSpec {
-    let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+fn spec(id: String, host: &str, port: u16) -> BackendSpec {
     BackendSpec::new(id, format!("http://{host}:{port}"))
+}
+
+/// An address as a URL has it; `None` for what is no address.
+fn host(address: &str) -> Option<String> {
+    match address.parse().ok()? {
+        IpAddr::V4(address) => Some(address.to_string()),
+        IpAddr::V6(address) => Some(format!("[{address}]")),
+    }
 }
 
 fn drain_of(pod: &Pod) -> Option<DrainCause> {

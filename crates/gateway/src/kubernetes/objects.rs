@@ -91,7 +91,7 @@ pub(super) struct InferencePool {
 pub(super) struct PoolSpec {
     pub(super) selector: PoolSelector,
     pub(super) target_ports: Vec<TargetPort>,
-    pub(super) target_port_number: Option<u16>,
+    pub(super) target_port_number: Option<i64>,
     pub(super) app_protocol: Option<String>,
 }
 
@@ -108,7 +108,7 @@ pub(super) enum PoolSelector {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct TargetPort {
-    pub(super) number: u16,
+    pub(super) number: i64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -164,7 +164,7 @@ pub(super) struct SliceConditions {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct SlicePort {
-    pub(super) port: Option<u16>,
+    port: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -268,10 +268,21 @@ impl PoolSpec {
     /// The ports of the model servers of a pod, one for each data-parallel rank.
     pub(super) fn ports(&self) -> Vec<u16> {
         let numbers = self.target_ports.iter().map(|port| port.number);
-        let mut ports: Vec<u16> = numbers.chain(self.target_port_number).collect();
-        ports.retain(|&port| port > 0);
-        ports
+        numbers.chain(self.target_port_number).filter_map(port).collect()
     }
+}
+
+// === impl SlicePort ===
+
+impl SlicePort {
+    pub(super) fn number(&self) -> Option<u16> {
+        self.port.and_then(port)
+    }
+}
+
+/// A port that a server can have.
+fn port(number: i64) -> Option<u16> {
+    u16::try_from(number).ok().filter(|&port| port > 0)
 }
 
 // === impl Object ===

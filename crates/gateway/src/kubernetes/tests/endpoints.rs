@@ -56,6 +56,40 @@ fn x02_ready_pods_of_a_pool_are_backends() {
 }
 
 #[test]
+fn x02_ports_and_addresses_that_no_server_has_are_left_out() {
+    let pool = |ports: Value| -> Vec<u16> {
+        let pool: InferencePool =
+            serde_json::from_value(json!({"spec": {"targetPorts": ports}})).unwrap();
+        pool.spec.ports()
+    };
+    let numbers = [0, 70_000, -1, i64::MAX, 65_535].map(|number| json!({"number": number}));
+    assert_eq!(pool(json!(numbers)), [65_535]);
+    assert!(pool(json!([{}])).is_empty());
+    let hosts = ["evil.example", "10.0.0.1/x", "[::1]", "fe80::1%eth0", " ", "::ffff:10.0.0.1"];
+    let pods = hosts.iter().enumerate().map(|(at, host)| pod(&format!("p{at}"), host));
+    let specs = of_pods(&objects(pods), &[8000], false);
+    assert_eq!(shown(&specs), ["p5 http://[::ffff:10.0.0.1]:8000"]);
+    let endpoint = json!({"addresses": ["evil.example"]});
+    let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4",
+                       "ports": [{"port": 70_000}, {"port": 80}], "endpoints": [endpoint]});
+    let mut good = slice.clone();
+    good["metadata"]["name"] = "t".into();
+    good["endpoints"][0]["addresses"] = json!(["10.0.0.9"]);
+    let specs = of_slices(&objects([slice, good]), None);
+    assert_eq!(shown(&specs), ["10.0.0.9:80 http://10.0.0.9:80"]);
+}
+
+/// An address may pass to another pod while the old one still ends.
+#[test]
+fn x02_pods_with_one_address_are_backends_of_their_own() {
+    let mut old = pod("old", "10.0.0.1");
+    old["metadata"]["deletionTimestamp"] = "2026-11-18T00:00:00Z".into();
+    let specs = of_pods(&objects([old, pod("new", "10.0.0.1")]), &[8000], false);
+    let expected = ["new http://10.0.0.1:8000", "old http://10.0.0.1:8000 Terminating"];
+    assert_eq!(shown(&specs), expected);
+}
+
+#[test]
 fn x02_each_rank_of_a_data_parallel_pod_is_a_backend() {
     let mut some = pod("b", "10.0.0.2");
     some["metadata"]["annotations"] = json!({"llm-d.ai/active-ports": "8001, 9000,x"});
