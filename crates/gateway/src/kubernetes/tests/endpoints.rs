@@ -109,7 +109,8 @@ fn x02_each_rank_of_a_data_parallel_pod_is_a_backend() {
 #[test]
 fn x02_ids_of_pods_obey_the_rule_of_the_configuration() {
     let (long, space) = ("x".repeat(257), "<img src=x>");
-    let all = [pod("a", "10.0.0.1"), pod(&long, "10.0.0.2"), pod(space, "10.0.0.3"), pod("", "1")];
+    let all =
+        [pod("a", "10.0.0.1"), pod(&long, "10.0.0.2"), pod(space, "10.0.0.3"), pod("", "10.0.0.4")];
     let mut specs = of_pods(&objects(all), &[8000], false);
     assert_eq!(leave_out_unusable(&mut specs), 3);
     assert_eq!(shown(&specs), ["a http://10.0.0.1:8000"]);
