@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::gateway::{CONFIGURED, TWO};
-use crate::support::{Backend, Call, Gateway, Picker, Recipe, ScriptedResponse, chat};
+use crate::support::{Backend, Call, Gateway, Picker, Recipe, ScriptedResponse, chat, eventually};
 
 const CLIENTS: usize = 20;
 
@@ -48,6 +48,27 @@ fn o06_a_wake_call_that_fails_is_tried_again() {
     assert_eq!(call.finish().status, 200);
     assert_eq!(hook.seen().len(), 2);
     gateway.await_idle();
+}
+
+/// A hook that does not respond, or only with errors, costs a few calls and no request.
+#[test]
+fn o06_a_wake_hook_that_hangs_or_fails_loses_no_request() {
+    for hook in [Backend::held(), Backend::start(|_| ScriptedResponse::json(500, "{}"))] {
+        let backend = Backend::quick().lists(&["m"]);
+        let limits = "wake_timeout = \"50ms\"\nwake_attempts = 2\n";
+        let gateway = Gateway::launch(&format!("{}{limits}{CONFIGURED}{TWO}", wake(&hook)));
+        let calls: Vec<Call> = (0..CLIENTS).map(|_| gateway.send(&chat("m"))).collect();
+        gateway.await_depth(CLIENTS);
+        hook.await_seen(2);
+        eventually("told", || match gateway.process.log() {
+            log if log.contains("attempt=2") => Ok(()),
+            log => Err(log),
+        });
+        gateway.list(&[&backend]);
+        assert!(calls.into_iter().all(|call| call.finish().status == 200));
+        assert_eq!(hook.seen().len(), 2, "a bounded number of calls");
+        gateway.await_idle();
+    }
 }
 
 /// The same through Envoy.

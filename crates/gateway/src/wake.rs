@@ -22,6 +22,8 @@ use crate::upstream::client::{BaseUrl, Client, ClientError};
 
 /// How often a look is taken while nothing is announced: the last backend may have left.
 const LOOK: Duration = Duration::from_secs(5);
+/// The shortest time between two looks, however many requests announce themselves.
+const LOOKS_APART: Duration = Duration::from_millis(50);
 /// The pause before a second try; each further one is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -52,8 +54,8 @@ enum WakeError {
     Status(StatusCode),
 }
 
-/// When each model was called for. A model that no longer waits is forgotten, so the models that
-/// are known bound it.
+/// When each model was called for. A model that has a backend is forgotten, so the models that are
+/// known bound it. One whose requests leave is not: clients that come and go would make a call each.
 #[derive(Debug, Default)]
 struct WakeCalls(BTreeMap<String, Instant>);
 
@@ -65,11 +67,14 @@ pub(crate) async fn run(state: Arc<State>) {
         unserved.borrow_and_update();
         let wake = state.config.load().scaler.wake.clone();
         if let Some(wake) = &wake {
-            let waiting = unserved_models(&state);
-            if calls.is_due(&waiting, wake.again, Instant::now()) {
-                call(&state, &client, wake, waiting).await;
+            let mut models = models_without_backend(&state);
+            calls.0.retain(|name, _| models.iter().any(|one| one.model == *name));
+            models.retain(|one| one.waiting > 0);
+            if calls.is_due(&models, wake.again, Instant::now()) {
+                call(&state, &client, wake, models).await;
             }
         }
+        tokio::time::sleep(LOOKS_APART).await;
         tokio::select! {
             // The sender lives as long as the state.
             _ = unserved.changed() => {}
@@ -94,7 +99,8 @@ async fn call(state: &State, client: &Client, wake: &Wake, mut waiting: Vec<Unse
         if attempt < wake.attempts {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
-            waiting = unserved_models(state);
+            waiting = models_without_backend(state);
+            waiting.retain(|one| one.waiting > 0);
         }
         if waiting.is_empty() {
             return;
@@ -117,21 +123,19 @@ async fn post(client: &Client, wake: &Wake, waiting: &[UnservedModel]) -> Result
     if status.is_success() { Ok(()) } else { Err(WakeError::Status(status)) }
 }
 
-/// The models without a ready backend for which requests wait.
-fn unserved_models(state: &State) -> Vec<UnservedModel> {
+/// The models without a ready backend, and how many requests wait for each.
+fn models_without_backend(state: &State) -> Vec<UnservedModel> {
     let roster = state.fleet.roster();
     let goal = state.config.load().scaler.goal;
     let mut found: BTreeMap<&str, UnservedModel> = BTreeMap::new();
     state.scheduler.with(|core: &mut Controller, now| {
-        if core.depth() == 0 {
-            return;
-        }
         for (name, id) in roster.numbered() {
             let demand = core.demand(id, now);
-            let Some(demand) = demand.filter(|one| one.waiting > 0 && one.ready == 0) else {
+            if demand.as_ref().is_some_and(|demand| demand.ready > 0) {
                 continue;
-            };
-            let (waiting, backends_wanted) = (demand.waiting, demand.wanted(goal));
+            }
+            let waiting = demand.as_ref().map_or(0, |demand| demand.waiting);
+            let backends_wanted = demand.map_or(0, |demand| demand.wanted(goal));
             found.insert(name, UnservedModel { model: name.into(), waiting, backends_wanted });
         }
     });
@@ -161,7 +165,6 @@ impl std::fmt::Display for WakeError {
 impl WakeCalls {
     /// Whether a call is due for any of these models; if so, it counts for all of them.
     fn is_due(&mut self, waiting: &[UnservedModel], again: Duration, now: Instant) -> bool {
-        self.0.retain(|model, _| waiting.iter().any(|one| one.model == *model));
         let recent = |model: &UnservedModel| {
             let called = self.0.get(&model.model);
             called.is_some_and(|called| now.saturating_duration_since(*called) < again)
