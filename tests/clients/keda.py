@@ -10,6 +10,7 @@ of a .proto file cannot agree with itself.
   metrics                 NAME VALUE
   watch                   true or false, one a line, until the server ends the stream
   tls                     as active, through TLS
+  crowd                   how many of 1000 streams at once are accepted, then as active
 
 Each prints `CODE text` where the server refuses.
 """
@@ -126,6 +127,19 @@ def watch(channel, reference):
     call = method(channel, "StreamIsActive", "IsActiveResponse", streams=True)
     for response in call(reference):
         print(word(response.result), flush=True)
+
+
+def crowd(channel, reference):
+    call = method(channel, "StreamIsActive", "IsActiveResponse", streams=True)
+    streams, accepted = [call(reference) for _ in range(1000)], 0
+    for stream in streams:
+        try:
+            next(stream)
+            accepted += 1
+        except grpc.RpcError:
+            pass
+    print(accepted, end=" ")
+    active(channel, reference)
 
 
 def main():

@@ -141,6 +141,16 @@ fn streams_are_bounded_and_a_cut_stream_gives_its_place_back() {
 }
 
 #[test]
+fn a_thousand_streams_and_large_messages_keep_no_caller_away() {
+    let gateway = Gateway::launch_scaled(&format!("{SCALER}{CONFIGURED}"));
+    assert_eq!(told(&gateway, "crowd", &["model=m"]), "100 false");
+    let large = format!("padding={}", "x".repeat(100_000));
+    let refused = told(&gateway, "active", &["model=m", &large]);
+    assert_eq!(refused, "RESOURCE_EXHAUSTED a message is larger than 65536 bytes");
+    assert_eq!(told(&gateway, "active", &["model=m"]), "false");
+}
+
+#[test]
 fn where_pages_need_a_key_an_autoscaler_needs_one() {
     let keys = Keys::new();
     let admin = keys.make(&["--admin", "read", "--name", "keda"]);

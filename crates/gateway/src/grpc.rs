@@ -27,7 +27,7 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// Before each message stand one byte for compression and four for the length.
 const PREFIX: usize = 5;
-/// The largest message that is accepted. Envoy's pieces of a body have a megabyte at most.
+/// The largest message that is accepted unless a call says otherwise. Envoy's pieces of a body have a megabyte at most.
 const MESSAGE_MAX: usize = 4 << 20;
 /// The room reserved for the rest of a message, as a multiple of the bytes that have come.
 const TRUSTED: usize = 16;
@@ -61,6 +61,8 @@ pub(crate) struct Status {
 pub(crate) struct Incoming {
     body: RawBody,
     buffer: BytesMut,
+    /// The largest message that is accepted.
+    largest: usize,
 }
 
 /// The messages to a caller. They leave when the caller's connection has room.
@@ -86,7 +88,8 @@ where
     F: Future<Output = Result<(), Status>> + Send + 'static,
 {
     let outgoing = Outgoing::default();
-    let incoming = Incoming { body: request.into_body(), buffer: BytesMut::new() };
+    let incoming =
+        Incoming { body: request.into_body(), buffer: BytesMut::new(), largest: MESSAGE_MAX };
     let work: Work = Box::pin(work(incoming, outgoing.clone()));
     answer(Reply { work: Some(work), outgoing, ended: None })
 }
@@ -150,11 +153,16 @@ fn encoded(text: &str) -> HeaderValue {
 // === impl Incoming ===
 
 impl Incoming {
+    /// Accepts messages of up to this many bytes only.
+    pub(crate) fn accept_up_to(&mut self, bytes: usize) {
+        self.largest = bytes;
+    }
+
     /// The next message; `None` at the end of the stream. Losing the caller is an error. The future
     /// may be dropped and made again.
     pub(crate) async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Status> {
         loop {
-            if let Some(message) = split(&mut self.buffer)? {
+            if let Some(message) = split(&mut self.buffer, self.largest)? {
                 return M::decode(message).map(Some).map_err(|_| Status::GARBLED);
             }
             let Some(frame) = self.body.frame().await else { return self.end() };
@@ -173,15 +181,16 @@ impl Incoming {
 }
 
 /// Splits a whole message off, if one has come.
-fn split(buffer: &mut BytesMut) -> Result<Option<Bytes>, Status> {
+fn split(buffer: &mut BytesMut, largest: usize) -> Result<Option<Bytes>, Status> {
     let Some(prefix) = buffer.first_chunk::<PREFIX>() else { return Ok(None) };
     let [compressed, length @ ..] = *prefix;
     if compressed != 0 {
         return Err(Status::new(Code::Unimplemented, "compressed messages are not read"));
     }
     let length = u32::from_be_bytes(length) as usize;
-    if length > MESSAGE_MAX {
-        return Err(Status::new(Code::ResourceExhausted, "a message is larger than 4 MiB"));
+    if length > largest {
+        let text = format!("a message is larger than {largest} bytes");
+        return Err(Status::told(Code::ResourceExhausted, text));
     }
     if buffer.len() < PREFIX + length {
         // Room for the rest, rather than growing with every frame, but not on the word of a caller

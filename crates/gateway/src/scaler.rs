@@ -18,6 +18,7 @@ use envoy::scaler::{
 use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming as RawBody;
+use prost::Message;
 
 use crate::admin_access::{self, Visitor};
 use crate::config::settings::{EppTls, Scaler};
@@ -31,8 +32,13 @@ const CALLS: Calls = Calls { thread: "tidegate-scaler", answer };
 
 /// How often a stream looks whether the quiet time is over. A wait without a backend is announced.
 const LOOK: Duration = Duration::from_secs(1);
+/// The shortest time between two looks of a stream, however many requests announce themselves.
+const LOOKS_APART: Duration = Duration::from_millis(50);
 /// How long a caller may take to send the message of its call.
 const SAID_WITHIN: Duration = Duration::from_secs(10);
+/// The largest message of a call, and how many calls may send theirs at once.
+const MESSAGE_MAX: usize = 64 << 10;
+const CALLS_MAX: usize = 256;
 /// The keys of the metadata that hold the key of an operator. KEDA fills the second one from the
 /// environment of the scaled pods.
 const KEYS: [&str; 2] = ["token", "tokenFromEnv"];
@@ -110,13 +116,13 @@ struct Call {
 
 impl Call {
     async fn activity(self, mut incoming: Incoming, outgoing: Outgoing) -> Result<(), Status> {
-        let trigger = self.trigger(said(&mut incoming).await?)?;
+        let trigger = self.trigger(self.said(&mut incoming).await?)?;
         outgoing.send(&IsActiveResponse { result: trigger.is_active(&self.state)? });
         Ok(())
     }
 
     async fn specs(self, mut incoming: Incoming, outgoing: Outgoing) -> Result<(), Status> {
-        let Trigger { name, target, .. } = self.trigger(said(&mut incoming).await?)?;
+        let Trigger { name, target, .. } = self.trigger(self.said(&mut incoming).await?)?;
         // Releases of KEDA that do not know the exact target read the whole number.
         let target_size = (target.ceil() as i64).max(1);
         let spec = MetricSpec { metric_name: name.into(), target_size, target_size_float: target };
@@ -125,7 +131,7 @@ impl Call {
     }
 
     async fn metrics(self, mut incoming: Incoming, outgoing: Outgoing) -> Result<(), Status> {
-        let GetMetricsRequest { scaled_object_ref, metric_name } = said(&mut incoming).await?;
+        let GetMetricsRequest { scaled_object_ref, metric_name } = self.said(&mut incoming).await?;
         let trigger = self.trigger(scaled_object_ref.unwrap_or_default())?;
         if !metric_name.is_empty() && !metric_name.ends_with(trigger.name) {
             let name = trigger.name;
@@ -141,7 +147,7 @@ impl Call {
 
     /// Says whether there is any demand, now and whenever that changes, until the shutdown.
     async fn stream(self, mut incoming: Incoming, outgoing: Outgoing) -> Result<(), Status> {
-        let trigger = self.trigger(said(&mut incoming).await?)?;
+        let trigger = self.trigger(self.said(&mut incoming).await?)?;
         let most = self.state.config.load().scaler.streams_max;
         let Some(_place) = self.state.scaler_places.take(most) else {
             let text = format!("{most} streams are open already (scaler.streams_max)");
@@ -155,9 +161,10 @@ impl Call {
             if told.replace(active) != Some(active) {
                 outgoing.send(&IsActiveResponse { result: active });
             }
+            tokio::time::sleep(LOOKS_APART).await;
             tokio::select! {
-                // The sender lives as long as the state.
-                _ = unserved.changed() => {}
+                // The sender lives as long as the state. An active model needs no announcement.
+                _ = unserved.changed(), if !active => {}
                 () = tokio::time::sleep(LOOK) => {}
                 () = self.state.closing() => {}
             }
@@ -184,11 +191,15 @@ impl Call {
             Err(_) => Err(Status::new(Code::PermissionDenied, "the key is not an operator's")),
         }
     }
-}
 
-/// The message of a call.
-async fn said<M: prost::Message + Default>(incoming: &mut Incoming) -> Result<M, Status> {
-    let message = tokio::time::timeout(SAID_WITHIN, incoming.next()).await;
-    let message = message.map_err(|_| Status::SILENT)??;
-    message.ok_or(Status::new(Code::InvalidArgument, "the call has no message"))
+    /// The message of the call.
+    async fn said<M: Message + Default>(&self, incoming: &mut Incoming) -> Result<M, Status> {
+        let Some(_place) = self.state.scaler_calls.take(CALLS_MAX) else {
+            return Err(Status::new(Code::ResourceExhausted, "too many calls at once"));
+        };
+        incoming.accept_up_to(MESSAGE_MAX);
+        let message = tokio::time::timeout(SAID_WITHIN, incoming.next()).await;
+        let message = message.map_err(|_| Status::SILENT)??;
+        message.ok_or(Status::new(Code::InvalidArgument, "the call has no message"))
+    }
 }

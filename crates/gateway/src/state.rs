@@ -55,6 +55,8 @@ pub(crate) struct State {
     pub(crate) read_places: Places,
     /// The streams of autoscalers.
     pub(crate) scaler_places: Places,
+    /// Calls of autoscalers whose message is being read.
+    pub(crate) scaler_calls: Places,
     /// Counts the requests that began to wait without a backend.
     pub(crate) unserved: watch::Sender<u64>,
     pub(crate) tenants: TenantLimits,
@@ -128,6 +130,7 @@ impl State {
             hold_places: Places::default(),
             read_places: Places::default(),
             scaler_places: Places::default(),
+            scaler_calls: Places::default(),
             unserved: watch::Sender::default(),
             tenants,
             trends: Mutex::default(),

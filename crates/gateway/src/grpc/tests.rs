@@ -36,7 +36,7 @@ fn poll(reply: &mut Reply) -> Poll<Option<Frame<Bytes>>> {
 fn heard(buffer: &[u8]) -> Result<Vec<String>, Status> {
     let mut buffer = BytesMut::from(buffer);
     let mut names = Vec::new();
-    while let Some(message) = split(&mut buffer)? {
+    while let Some(message) = split(&mut buffer, MESSAGE_MAX)? {
         names.push(HealthCheckRequest::decode(message).unwrap().service);
     }
     Ok(names)
@@ -130,7 +130,7 @@ fn read_frames(pieces: &[&[u8]]) -> (Vec<Option<ProcessingRequest>>, Cow<'static
     for piece in pieces {
         buffer.extend_from_slice(piece);
         loop {
-            match split(&mut buffer) {
+            match split(&mut buffer, MESSAGE_MAX) {
                 Ok(Some(message)) => seen.push(ProcessingRequest::decode(message).ok()),
                 Ok(None) => break,
                 Err(status) => return (seen, status.text),
