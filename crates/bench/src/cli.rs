@@ -35,6 +35,7 @@ enum Verb {
     #[command(after_help = "Examples:
   tidegate-bench core --quick             a first impression in a few seconds
   tidegate-bench core --only fifo/1e5     the steady state of 1e5 waiting asks
+  tidegate-bench core --only scale        a thousand engines and 1e5 flows
   tidegate-bench core --only relative     the grid that llm-d-router publishes
   cargo run --release -p bench --features memory -- core --only memory
                                           bytes for each waiting ask")]

@@ -11,6 +11,7 @@ mod fixture;
 mod floor;
 mod llm_d_grid;
 mod memory;
+mod paper_scale;
 mod prefix_index;
 mod sample;
 mod storms;
@@ -37,6 +38,7 @@ pub(crate) fn measure(selection: &Selection, progress: &mut dyn Write) -> Result
     tables.push(workload_order::measure(&mut run)?);
     tables.push(storms::measure(&mut run)?);
     tables.push(prefix_index::measure(&mut run)?);
+    tables.push(paper_scale::measure(&mut run)?);
     let (memory, note) = memory::measure(&mut run)?;
     tables.extend(memory);
     tables.push(llm_d_grid::measure(&mut run)?);

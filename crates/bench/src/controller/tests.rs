@@ -4,6 +4,7 @@ use flow::Order;
 
 use super::cycles::{against_floor_table, filling, judge, push};
 use super::measure;
+use super::paper_scale::{Scale, figures};
 use super::sample::Sample;
 use super::subject::core::CoreSubject;
 use super::subject::floor::FloorSubject;
@@ -44,6 +45,20 @@ fn q10_a_cycle_costs_little_more_in_a_long_queue() {
     assert_eq!(names, ["cycle/fifo/1e5x10", "cycle/fifo/1e5x1e4"]);
     for (name, figures) in &growth.rows {
         assert!(figures[0].unwrap() < 20.0, "{name}: {figures:?}");
+    }
+}
+
+/// The choice among engines with room looks at each of them, so that its cost grows with their
+/// number, and no faster. A full cluster has little to choose from.
+#[test]
+fn q10_a_request_costs_no_more_than_its_engines() {
+    for (waiting, most) in [(1000, 50.0), (0, 500.0)] {
+        let held = |engines| {
+            let scale = Scale { engines, flows: 1000, waiting, engines_of_model: engines };
+            figures(scale, 5).unwrap()[3]
+        };
+        let (few, many) = (held(10), held(1000));
+        assert!(many < most * few, "{waiting} wait: {few} % with 10 engines, {many} % with 1000");
     }
 }
 
