@@ -131,6 +131,13 @@ pub(super) const CACHE: &[Mutant] = &[
         noticed_by: "slack::k02_inside_a_flow_every",
     },
     Mutant {
+        name: "cached tokens are charged, whatever the setting",
+        file: "controller/complete.rs",
+        site: "if «cached > 0 && !self.settings.charge_cached» {",
+        instead: "false",
+        noticed_by: "slack::k03_tokens",
+    },
+    Mutant {
         name: "under auto, cached tokens take memory again",
         file: "controller/progress.rs",
         site: "let cached = «u64::from(self.expected_cached(slot))»;",

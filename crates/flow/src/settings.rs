@@ -174,12 +174,12 @@ pub struct Settings {
     /// The tokens that a backend is believed to have in its prefix cache, if its engine does not
     /// report how many fit; 0 if no backend is chosen for its cache.
     pub cache_tokens: u64,
-    /// How far a flow may go ahead of its turn, in the queue's unit of cost at weight 1, if the
-    /// prompt of its next ask is cached where a place is free; 0 for never.
+    /// How far a flow may go ahead of its turn for a cached prompt, in cost at weight 1.
     pub cache_slack: u32,
-    /// How many later asks of its flow queue may go before an ask because their prompts are cached
-    /// where a place is free, in the order `fifo`; 0 for none.
+    /// How many later asks of its flow queue may pass an ask for their cached prompts, in `fifo`.
     pub cache_reorder: u32,
+    /// Whether cached tokens of prompts are charged too. If not, costs must be in tokens.
+    pub charge_cached: bool,
     /// The class of flows without a class of their own.
     pub default_class: FlowClass,
     /// Further classes: number 1 and up in [`crate::Controller::flow`].
@@ -387,6 +387,7 @@ impl Default for Settings {
             cache_tokens: 0,
             cache_slack: 0,
             cache_reorder: 0,
+            charge_cached: true,
             route: RouteWeights::default(),
             default_class: FlowClass::default(),
             classes: Vec::new(),

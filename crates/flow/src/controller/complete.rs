@@ -179,6 +179,15 @@ impl Controller {
         self.recharge(slot, cost);
     }
 
+    /// Takes the tokens that are expected to be cached out of the charge of an ask that was granted.
+    pub(super) fn refund_cached(&mut self, slot: u32) {
+        let cached = self.expected_cached(slot);
+        if cached > 0 && !self.settings.charge_cached {
+            let cost = self.asks[slot].cost.saturating_sub(cached).max(1);
+            self.true_up(slot, cost, self.clock);
+        }
+    }
+
     /// Sets the charge of an ask in flight, at every level.
     fn recharge(&mut self, slot: u32, cost: u32) {
         let charged = std::mem::replace(&mut self.asks[slot].cost, cost);

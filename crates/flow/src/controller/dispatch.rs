@@ -168,6 +168,7 @@ impl Controller {
         if self.flows[flow].limited {
             self.limits_after_grant(flow, backend);
         }
+        self.refund_cached(slot);
     }
 
     fn charge_flow_queue(&mut self, at: u32, cost: u32, overtaken: Option<u64>) -> Charge {

@@ -1,4 +1,5 @@
 //! K02: within the slack the ask whose prompt is cached goes first, and no other one starves.
+//! K03: cached tokens are not charged.
 
 use super::fixture::{Fixture, limited_to, prompt};
 use crate::{Ask, Settings, Span, Ticket, Verdict};
@@ -121,6 +122,43 @@ fn k02_inside_a_flow_no_ask_is_passed_more_often_than_allowed() {
         line.next();
         assert_eq!(line.running, line.names[1].0, "reorder {reorder}");
     }
+}
+
+/// K03: a flow whose prompts are cached is granted more asks, because they cost less.
+#[test]
+fn k03_tokens_that_are_cached_are_not_charged() {
+    let granted = |charge_cached: bool| {
+        let mut line = Line::with(Settings { charge_cached, ..with_slack(0) });
+        for at in 0..30 {
+            line.wait("cold", 1 + at, TOKENS + 60);
+            line.wait("warm", 0, TOKENS + 60);
+        }
+        let flows: Vec<_> = (0..26).filter_map(|_| line.next()).collect();
+        flows.iter().filter(|flow| **flow == "warm").count()
+    };
+    assert_eq!(granted(true), 13, "turn by turn");
+    // 700 to 60 is 35 to 3.
+    assert_eq!(granted(false), 24);
+}
+
+/// K03: the response corrects what was expected to be cached.
+#[test]
+fn k03_the_actual_cost_replaces_what_was_expected_to_be_cached() {
+    let mut line = Line::with(Settings { charge_cached: false, ..with_slack(0) });
+    for at in 0..30 {
+        line.wait("cold", 1 + at, TOKENS + 60);
+        line.wait("warm", 0, TOKENS + 60);
+    }
+    let mut warm = 0;
+    for _ in 0..26 {
+        let usage = crate::Usage::Cost(TOKENS + 60);
+        line.fixture.gate.settle(line.running, usage, line.fixture.now).unwrap();
+        line.fixture.collect();
+        line.running = line.fixture.granted()[0];
+        let of_warm = |(ticket, flow): &&(Ticket, &str)| *ticket == line.running && *flow == "warm";
+        warm += line.names.iter().filter(of_warm).count();
+    }
+    assert_eq!(warm, 13, "the engine had dropped the prompt each time");
 }
 
 /// An ask that came later with another objective stands beside the list. It is looked at, too.

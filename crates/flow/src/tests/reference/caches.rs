@@ -21,6 +21,8 @@ pub(super) struct Prompt {
     /// At its backend: the blocks that were held, and the tokens to compute.
     held: usize,
     uncomputed: u64,
+    /// Its tokens that were expected to be cached.
+    expected: u64,
 }
 
 // === impl Cache ===
@@ -147,8 +149,18 @@ impl Reference {
         let cache = &mut self.places.backends[backend].cache;
         prompt.held = cache.held_of(&prompt.blocks);
         prompt.uncomputed = prompt.tokens - cached;
+        prompt.expected = cached;
         cache.enter(&prompt.blocks, capacity);
         cache.uncomputed += prompt.uncomputed;
+    }
+
+    /// Takes what is expected to be cached out of the charge of an ask that was granted.
+    pub(super) fn refund_cached(&mut self, at: usize) {
+        let expected = self.asks[at].prompt.expected;
+        if expected > 0 && !self.settings.charge_cached {
+            let cost = u64::from(self.asks[at].cost).saturating_sub(expected).max(1);
+            self.recharge(at, cost as u32);
+        }
     }
 
     /// An ask has left its backend, after a failure before any work or for another reason.

@@ -341,7 +341,7 @@ impl Reference {
             let FlowQueue { pool, band, .. } = self.flow_queues[flow_queue];
             self.flow_queues[flow_queue].moved = self.fair_queues[pool][band.index()].next_move();
         }
-        self.finish_grant(flow_queue);
+        self.finish_grant(at);
     }
 
     /// An ask that begins to wait and is granted in the same moment.
@@ -352,14 +352,16 @@ impl Reference {
         self.send(at, backend);
         self.serve(at, None);
         self.leave(flow_queue);
-        self.finish_grant(flow_queue);
+        self.finish_grant(at);
     }
 
-    fn finish_grant(&mut self, flow_queue: usize) {
+    fn finish_grant(&mut self, at: usize) {
+        let flow_queue = self.asks[at].flow_queue;
         let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
         self.weigh(flow_queue);
         self.reconsider(flow);
         self.settle_levels(self.places.domain_of(pool));
+        self.refund_cached(at);
     }
 
     fn send(&mut self, at: usize, backend: usize) {

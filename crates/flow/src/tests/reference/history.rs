@@ -174,6 +174,7 @@ impl Random {
             cache_tokens: self.pick(&[0, 0, 640, 1_000_000]),
             cache_slack: self.pick(&[0, 1, 100, 10_000_000]),
             cache_reorder: self.pick(&[0, 1, 3, 1000]),
+            charge_cached: self.pick(&[true, false]),
             default_class: self.class(),
             classes: vec![self.class(), self.class()],
             urgency: UrgencyWeights::new(law, Span::from_millis(500), 50.0).unwrap(),

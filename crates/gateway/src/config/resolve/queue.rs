@@ -56,6 +56,7 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         settings.order = by_session(section, settings.order);
     }
     let (parts, cost) = (flows::parts(section), section.get("cost"));
+    settings.charge_cached = cost != Cost::Tokens || section.get("charge_cached");
     notice_mistakes(section, &settings, (&parts, &session_parts));
     Queue { settings, parts, session_parts, cost, hold }
 }

@@ -109,6 +109,14 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
         )
         .default("64"),
         key("cost", Keyword(words::<Cost>), "What a request costs its flow.").default("requests"),
+        key(
+            "charge_cached",
+            Bool,
+            "Whether the tokens of a prompt that its backend had in its cache count in `cost = \
+             \"tokens\"` and in the rates and quotas of tenants. The response says how many they \
+             are (`cached_tokens`).",
+        )
+        .default("false"),
         key("admission", Keyword(words::<Admission>), "Which requests may wait.").default("all"),
         key(
             "bands",
