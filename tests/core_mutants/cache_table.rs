@@ -144,4 +144,47 @@ pub(super) const CACHE: &[Mutant] = &[
         instead: "0_u64",
         noticed_by: "caches::k01_under_auto",
     },
+    Mutant {
+        name: "a backend stays with its model for ever",
+        file: "controller/models.rs",
+        site: "«loaded.stay_left(self.settings.model_stay, self.clock) > Span::ZERO»",
+        instead: "loaded.stay_left(Span::from_secs(100_000), self.clock) > Span::ZERO",
+        noticed_by: "models::k04_a_cold",
+    },
+    Mutant {
+        name: "a backend never stays with its model",
+        file: "loaded_models.rs",
+        site: "(Some(_), _) => «stay»,",
+        instead: "Span::ZERO",
+        noticed_by: "models::k04_a_cold",
+    },
+    Mutant {
+        name: "asks go ahead of a cold model without a bound",
+        file: "controller/models.rs",
+        site: "self.within_slack(turn, «self.settings.model_slack»)",
+        instead: "1_000_000",
+        noticed_by: "models::k04_the_slack",
+    },
+    Mutant {
+        name: "an idle backend does not load another model",
+        file: "controller/models.rs",
+        site: "let is_idle = |at: &u32| \
+               «self.supply.backends[*at as usize].in_flight_total() == 0»;",
+        instead: "*at == u32::MAX",
+        noticed_by: "models::k04_asks",
+    },
+    Mutant {
+        name: "a busy backend takes a cold model past the queue",
+        file: "controller/models.rs",
+        site: "«!at.loaded.has(model)» && at.in_flight_total() > 0",
+        instead: "false",
+        noticed_by: "models::k04_a_cold",
+    },
+    Mutant {
+        name: "a load has no price",
+        file: "route/score.rs",
+        site: "candidate.saved_ms() - «candidate.load_ms()»",
+        instead: "0.0",
+        noticed_by: "models::k04_a_backend",
+    },
 ];

@@ -174,7 +174,7 @@ fn k03_fairness_charges_the_tokens_that_were_computed() {
         };
         let first = of("first", "first");
         let (gateway, running) = Gateway::occupied(&format!("{queue}{ONE}"), &backend, &first);
-        let documents = ["red", "blue", "gold", "grey", "pink", "lime"];
+        let documents = ["teal", "blue", "gold", "grey", "pink", "lime"];
         let asks = documents.iter().zip(turns).zip(0..);
         let waiting = asks.map(|((document, team), at)| gateway.enqueue(&of(document, team), at));
         let waiting: Vec<_> = waiting.collect();

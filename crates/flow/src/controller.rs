@@ -16,6 +16,7 @@ mod dispatch;
 mod eligibility;
 mod evict;
 pub(crate) mod forecast;
+mod models;
 mod objective;
 mod progress;
 pub(crate) mod prompts;
@@ -71,6 +72,7 @@ const ANONYMOUS: &str = "-";
 /// | [`Controller::requeue`] | the backend failed before it did any work |
 /// | [`Controller::supply`] | the new list of backends |
 /// | [`Controller::reading`] | new metrics of a backend's engine |
+/// | [`Controller::loaded`] | the models that a backend has loaded |
 /// | [`Controller::configure`] | the new settings |
 /// | [`Controller::wake`] at [`Controller::next_wake`] | time has passed |
 /// | [`Controller::close`] | shutdown: every waiting ask is evicted |

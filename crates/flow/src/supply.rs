@@ -118,6 +118,7 @@ impl Supply {
             backend.auto.restarted();
             backend.prefixes.clear();
             backend.prefill_rate = PrefillRate::default();
+            backend.loaded.report(None);
         }
         backend.trial = match (given.on_trial, backend.trial) {
             (false, _) => Trial::Passed,

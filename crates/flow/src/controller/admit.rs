@@ -181,7 +181,7 @@ impl Controller {
             return None;
         }
         let input = || RouteInput::of(checked.ask, checked.blocks);
-        self.choose_backend(checked.key.flow, checked.key.pool, room, input)
+        self.choose_backend((checked.key.flow, checked.ask.model), checked.key.pool, room, input)
     }
 
     /// Whether the ask may wait; evicts another ask for it if necessary.

@@ -6,6 +6,7 @@
 //! passed by few others at most. `docs/FLOW.md` section 17 has the bounds.
 
 use super::Controller;
+use super::models::Turn;
 use crate::queue::flow_queue::FlowQueue;
 use crate::settings::Settings;
 use crate::time::Time;
@@ -40,13 +41,18 @@ impl Controller {
     pub(super) fn next_ask(&mut self, turn: u32, now: Time) -> Option<NextAsk> {
         let slot = self.first_ask_of(turn, now)?;
         let next = NextAsk { flow_queue: turn, slot, overtaken: None };
+        match self.turn_of(turn, slot, now) {
+            Turn::Goes => {}
+            Turn::Passed(next) => return Some(next),
+            Turn::Waits => return None,
+        }
         let Settings { cache_slack, cache_reorder, .. } = self.settings;
         if (cache_slack == 0 && cache_reorder == 0) || self.prompts.is_empty() {
             return Some(next);
         }
         let cached = self.cached_at_free_place(turn, slot);
         let mut best = Best { next, cached, passes: Vec::new() };
-        let within = self.within_slack(turn);
+        let within = self.within_slack(turn, cache_slack);
         let count = (LOOK_MAX / within.len().max(1)).max(1);
         for flow_queue in within {
             self.look_for_cached(flow_queue, count, now, &mut best);
@@ -62,10 +68,10 @@ impl Controller {
     }
 
     /// The flow queues that may go: the one whose turn it is, and those within the slack.
-    fn within_slack(&self, turn: u32) -> Vec<u32> {
+    pub(super) fn within_slack(&self, turn: u32, slack: u32) -> Vec<u32> {
         let FlowQueue { pool, band, tag: least, .. } = self.flow_queues[turn];
         let fair_queue = &self.fair_queues[pool as usize][band.index()];
-        let slack = Weight::ONE.stretch(self.settings.cache_slack);
+        let slack = Weight::ONE.stretch(slack);
         // The charge of a grant ahead of a flow queue that is held back has a rule of its own.
         let is_held_back = fair_queue.least_over_share().is_some_and(|held| held < least);
         if slack == 0 || is_held_back {
@@ -109,7 +115,9 @@ impl Controller {
         let input = self.route_input_of(slot);
         let limited = self.flows[flow].limited;
         let usable = |&&at: &&u32| {
-            self.supply.has_room(at, room) && (!limited || self.flows.may_use(flow, at))
+            self.supply.has_room(at, room)
+                && (!limited || self.flows.may_use(flow, at))
+                && self.has_model(at, slot)
         };
         let members = self.supply.pools[pool as usize].members.iter().filter(usable);
         let held = members

@@ -82,6 +82,8 @@ pub struct Candidate {
     pub prefill_rate: Option<f32>,
     /// Whether it has loaded the adapter that the ask needs.
     pub has_adapter: bool,
+    /// The milliseconds until it has loaded the model that the ask needs.
+    pub load_ms: f32,
     /// The number of its last grant: equal candidates take turns.
     pub last_granted: u64,
 }
@@ -145,6 +147,7 @@ impl Candidate {
             uncomputed_tokens: 0,
             prefill_rate: None,
             has_adapter: false,
+            load_ms: 0.0,
             last_granted: 0,
         }
     }
@@ -190,6 +193,10 @@ impl Candidate {
 
     pub(super) fn fill(&self) -> f64 {
         share(self.fill)
+    }
+
+    pub(super) fn load_ms(&self) -> f64 {
+        sound(self.load_ms, LATENCY_MAX_MS).unwrap_or(0.0)
     }
 
     /// The milliseconds by which its cache brings the first token forward, less those for which it

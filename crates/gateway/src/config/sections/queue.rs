@@ -108,6 +108,22 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              affected. 0: the order inside a flow never gives way.",
         )
         .default("64"),
+        key(
+            "model_stay",
+            OBJECTIVE,
+            "How long a backend that loads models on demand (Ollama, llama-swap) stays with a \
+             model that it has loaded. Until then requests for its loaded models go first, and \
+             requests for another model wait while it has others in flight. Keep it below \
+             `queue_ttl`. With 0s turns alone decide.",
+        )
+        .default("10s"),
+        key(
+            "model_slack",
+            count(0, COST_MAX),
+            "How far a flow may go ahead of its turn for `model_stay`, in the unit of `cost` at \
+             weight 1.",
+        )
+        .default("64"),
         key("cost", Keyword(words::<Cost>), "What a request costs its flow.").default("requests"),
         key(
             "charge_cached",
