@@ -1,6 +1,7 @@
 //! The picker of an InferencePool behind the real Envoy, with the rights of the chart's role.
 //!
-//! `make test` runs these tests with the API server of this process, `make cluster` with a real one.
+//! `make test` runs these tests with the API server of this process, `make cluster` with a real
+//! one.
 
 use serde_json::json;
 

@@ -214,7 +214,8 @@ impl Cluster {
         }
     }
 
-    /// Ends every watch; the API server forgets old versions. A real one is killed and starts again.
+    /// Ends every watch; the API server forgets old versions. A real one is killed and starts
+    /// again.
     pub(crate) fn restart(&self) {
         match self {
             Self::InProcess(api) => api.compact(),

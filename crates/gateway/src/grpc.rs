@@ -27,7 +27,8 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// Before each message stand one byte for compression and four for the length.
 const PREFIX: usize = 5;
-/// The largest message that is accepted unless a call says otherwise. Envoy's pieces of a body have a megabyte at most.
+/// The largest message that is accepted unless a call says otherwise. Envoy's pieces of a body have
+/// a megabyte at most.
 const MESSAGE_MAX: usize = 4 << 20;
 /// The room reserved for the rest of a message, as a multiple of the bytes that have come.
 const TRUSTED: usize = 16;

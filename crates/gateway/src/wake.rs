@@ -55,7 +55,8 @@ enum WakeError {
 }
 
 /// When each model was called for. A model that has a backend is forgotten, so the models that are
-/// known bound it. One whose requests leave is not: clients that come and go would make a call each.
+/// known bound it. One whose requests leave is not: clients that come and go would make a call
+/// each.
 #[derive(Debug, Default)]
 struct WakeCalls(BTreeMap<String, Instant>);
 
