@@ -33,6 +33,20 @@ fn o06_twenty_requests_make_one_wake_call_and_all_are_served() {
     gateway.await_idle();
 }
 
+/// A request for one model asks for no backend of another.
+#[test]
+fn o06_a_wake_call_names_only_the_models_that_requests_wait_for() {
+    let (hook, backend) = (Backend::quick(), Backend::quick().lists(&["m"]));
+    let idle = "[[models]]\nname = \"idle\"\n";
+    let gateway = Gateway::launch(&format!("{}{idle}{CONFIGURED}{TWO}", wake(&hook)));
+    let call = gateway.enqueue(&chat("m"), 0);
+    hook.await_seen(1);
+    let body = json!({"models": [{"model": "m", "waiting": 1, "backends_wanted": 1}]});
+    assert_eq!(hook.seen()[0].json(), body);
+    gateway.list(&[&backend]);
+    assert_eq!(call.finish().status, 200);
+}
+
 /// A hook that fails is called again, a bounded number of times.
 #[test]
 fn o06_a_wake_call_that_fails_is_tried_again() {

@@ -151,7 +151,8 @@ impl Supply {
         self.detours = 0;
         self.detoured = false;
         for (model, set) in members {
-            let pool = self.pool_for(set);
+            // Models without a backend share nothing: a request for one needs no backend of another.
+            let pool = if set.is_empty() { self.push_pool(set) } else { self.pool_for(set) };
             let number = model.0 as usize;
             self.by_model.resize(self.by_model.len().max(number + 1), NONE);
             self.by_model[number] = pool;
@@ -221,22 +222,21 @@ impl Supply {
     }
 
     fn pool_for(&mut self, members: Vec<u32>) -> u32 {
-        let next = self.pools.len() as u32;
-        let at = *self.by_members.entry(members.clone()).or_insert(next);
-        if at == next {
-            for &member in &members {
-                self.backends[member as usize].pools.push(at);
-            }
-            self.pools.push(Pool {
-                members,
-                domain: 0,
-                place: 0,
-                stock: 0,
-                ready: 0,
-                empty: 0,
-                open: 0,
-            });
+        if let Some(&known) = self.by_members.get(&members) {
+            return known;
         }
+        let at = self.push_pool(members.clone());
+        self.by_members.insert(members, at);
+        at
+    }
+
+    fn push_pool(&mut self, members: Vec<u32>) -> u32 {
+        let at = self.pools.len() as u32;
+        for &member in &members {
+            self.backends[member as usize].pools.push(at);
+        }
+        let pool = Pool { members, domain: 0, place: 0, stock: 0, ready: 0, empty: 0, open: 0 };
+        self.pools.push(pool);
         at
     }
 
