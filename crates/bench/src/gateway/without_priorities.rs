@@ -15,8 +15,17 @@ use super::process::tool;
 /// The name of the program, beside the others.
 const PROGRAM: &str = "tidegate-without-priorities";
 /// Everything that the build reads.
-const SOURCES: [&str; 7] =
-    ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "crates", "deploy", "src", "tests"];
+const SOURCES: [&str; 9] = [
+    "Cargo.toml",
+    "Cargo.lock",
+    "build.rs",
+    "rust-toolchain.toml",
+    "crates",
+    "deploy",
+    "docs",
+    "src",
+    "tests",
+];
 
 /// A change in one file: code that stands there once, and the code in its place.
 struct Edit {
@@ -41,7 +50,7 @@ const EDITS: [Edit; 12] = [
     },
     Edit {
         file: "crates/gateway/src/ingress.rs",
-        site: "band::ruled(&config.band_rules, &attributes, bands, tenant)",
+        site: "band::ruled(config, &attributes, bands, tenant)",
         instead: "(Band::Normal, false)",
     },
     Edit {
