@@ -147,8 +147,8 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "a backend stays with its model for ever",
         file: "controller/models.rs",
-        site: "«loaded.stay_left(self.settings.model_stay, self.clock) > Span::ZERO»",
-        instead: "loaded.stay_left(Span::from_secs(100_000), self.clock) > Span::ZERO",
+        site: "        loaded.stay_left(«self.settings.model_stay», self.clock)",
+        instead: "Span::from_secs(100_000)",
         noticed_by: "models::k04_a_cold",
     },
     Mutant {
@@ -186,5 +186,33 @@ pub(super) const CACHE: &[Mutant] = &[
         site: "candidate.saved_ms() - «candidate.load_ms()»",
         instead: "0.0",
         noticed_by: "models::k04_a_backend",
+    },
+    Mutant {
+        name: "an ask waits for a cache without a bound",
+        file: "controller/delays.rs",
+        site: "ready.map(saves).max()?.min(«self.settings.cache_delay»)",
+        instead: "Span::from_secs(100)",
+        noticed_by: "slack::k02_an_ask_waits",
+    },
+    Mutant {
+        name: "other bands wait with an ask that waits for a cache",
+        file: "controller/delays.rs",
+        site: "|| «!self.waits_alone(pool, band)»",
+        instead: "false",
+        noticed_by: "slack::k02_an_ask_that_waits",
+    },
+    Mutant {
+        name: "an ask that cannot wait is refused because of a cache",
+        file: "controller/delays.rs",
+        site: "if «!may_wait» ||",
+        instead: "false",
+        noticed_by: "slack::k02_an_ask_that_may",
+    },
+    Mutant {
+        name: "to compute a prompt again delays no other ask",
+        file: "route/candidate.rs",
+        site: "tokens(self.cached_tokens) * (1.0 + f64::from(«self.delayed»));",
+        instead: "0_u32",
+        noticed_by: "route::tests::affinity::k01",
     },
 ];

@@ -11,6 +11,7 @@
 
 mod admit;
 mod complete;
+mod delays;
 mod demand;
 mod dispatch;
 mod eligibility;
@@ -113,6 +114,8 @@ pub struct Controller {
     pub(crate) registry: Registry,
     pub(crate) counters: Counters,
     pub(crate) events: VecDeque<Event>,
+    /// When asks that wait may go, though nothing else happens.
+    pub(crate) look_again: Option<Time>,
 }
 
 /// The state of one domain besides its fair queues.
@@ -156,6 +159,7 @@ impl Controller {
             wheel: TimingWheel::default(),
             counters: Counters::default(),
             events: VecDeque::new(),
+            look_again: None,
         }
     }
 
@@ -197,12 +201,15 @@ impl Controller {
     /// When [`Controller::wake`] must be called next, if no other verb is called before. It may
     /// have nothing to do then: far deadlines are reached in a few steps.
     pub fn next_wake(&self) -> Option<Time> {
-        self.wheel.next_wake()
+        self.wheel.next_wake().into_iter().chain(self.look_again).min()
     }
 
     /// Advances the clock. A time that stands still or jumps back counts as the latest time.
     fn advance(&mut self, now: Time) -> Time {
         self.clock = self.clock.max(now);
+        if self.look_again.take_if(|at| *at <= self.clock).is_some() {
+            self.dispatch_all(self.clock);
+        }
         self.clock
     }
 

@@ -216,15 +216,14 @@ fn heap(c: &Controller, fair_queue: &FairQueue, active: Vec<u32>) -> Result<(), 
     Ok(())
 }
 
-/// No ask waits that could go: below the lower bound, every open pool is drained. Only for a busy
-/// backend that loads models on demand an ask may wait.
+/// No ask waits that could go: below the lower bound, every open pool is drained. An ask may wait
+/// for a loaded model or a cached prompt, until a moment that is noted.
 fn work_conservation(c: &Controller) -> Result<(), Violation> {
     let room = c.settings.bounds.to_dequeue();
-    let may_stay = |domain: u32| {
-        let mut backends = c.supply.backends.iter().filter(|backend| backend.domain == domain);
-        backends.any(|backend| backend.loaded.is_known() && backend.in_flight_total() > 0)
-    };
-    for domain in (0..c.domains.len() as u32).filter(|&domain| !may_stay(domain)) {
+    if c.look_again.is_some_and(|at| at > c.clock) {
+        return Ok(());
+    }
+    for domain in 0..c.domains.len() as u32 {
         require(!c.any_could_go(domain, room), || format!("domain {domain} could go on"))?;
     }
     Ok(())

@@ -37,11 +37,6 @@ impl LoadedModels {
         }
     }
 
-    /// Whether the backend tells what it has loaded.
-    pub(crate) const fn is_known(&self) -> bool {
-        self.models.is_some()
-    }
-
     pub(crate) fn has(&self, model: ModelId) -> bool {
         self.models.as_ref().is_none_or(|models| models.contains(&model))
     }

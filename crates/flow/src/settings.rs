@@ -171,6 +171,8 @@ pub struct Settings {
     pub cache_slack: u32,
     /// How many later asks of its flow queue may pass an ask for their cached prompts, in `fifo`.
     pub cache_reorder: u32,
+    /// How long an ask may wait for a backend without room that has its prompt cached.
+    pub cache_delay: Span,
     /// Whether cached tokens of prompts are charged too. If not, costs must be in tokens.
     pub charge_cached: bool,
     /// How long a backend that loads models on demand stays with a model that it has loaded while
@@ -329,6 +331,7 @@ impl Default for Settings {
             cache_tokens: 0,
             cache_slack: 0,
             cache_reorder: 0,
+            cache_delay: Span::ZERO,
             charge_cached: true,
             model_stay: Span::ZERO,
             model_slack: 0,

@@ -103,8 +103,8 @@ impl TenantLimits {
         self.by_name.store(Arc::new(kept));
     }
 
-    /// Sets what tenants used in this day and month before a restart, with cached tokens or without.
-    /// A tenant that is not configured now may be later.
+    /// Sets what tenants used in this day and month before a restart, with cached tokens or
+    /// without. A tenant that is not configured now may be later.
     pub(crate) fn restore(
         &self,
         used: &BTreeMap<String, PeriodTokens>,

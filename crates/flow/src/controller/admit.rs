@@ -16,7 +16,7 @@ use crate::time::{Span, Time};
 /// An ask that has passed the checks that do not depend on load.
 pub(super) struct CheckedAsk<'a> {
     pub(super) ask: &'a Ask,
-    blocks: &'a PromptBlocks,
+    pub(super) blocks: &'a PromptBlocks,
     workload: u32,
     pub(super) key: QueueKey,
     /// When its wait would end, and the limit that would end it.
@@ -178,6 +178,9 @@ impl Controller {
         }
         let domain = self.supply.pools[checked.key.pool as usize].domain;
         if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, room) {
+            return None;
+        }
+        if self.is_delayed(checked, room) {
             return None;
         }
         let input = || RouteInput::of(checked.ask, checked.blocks);

@@ -58,7 +58,12 @@ impl Controller {
             }
         }
         let is_idle = |at: &u32| self.supply.backends[*at as usize].in_flight_total() == 0;
-        if usable.iter().any(is_idle) { Turn::Goes } else { Turn::Waits }
+        if usable.iter().any(is_idle) {
+            return Turn::Goes;
+        }
+        let left = usable.iter().map(|&at| self.stay_left(at)).min();
+        self.look_again_at(now.after(left.unwrap_or(Span::ZERO)));
+        Turn::Waits
     }
 
     /// The first of the next asks of a flow queue whose model is loaded where there is room.
@@ -88,8 +93,14 @@ impl Controller {
 
     /// Whether a backend stays with the models that it has.
     fn stays(&self, backend: u32) -> bool {
+        self.stay_left(backend) > Span::ZERO
+    }
+
+    /// For how long, if no other model is loaded meanwhile. A load that takes longer than the stay
+    /// is looked at again and again.
+    fn stay_left(&self, backend: u32) -> Span {
         let loaded = &self.supply.backends[backend as usize].loaded;
-        loaded.stay_left(self.settings.model_stay, self.clock) > Span::ZERO
+        loaded.stay_left(self.settings.model_stay, self.clock)
     }
 
     /// Whether a backend does not take an ask for this model now: it is busy with another one, and

@@ -66,6 +66,8 @@ impl Controller {
         let held = |at: u32| self.supply.backends[at as usize].prefixes.held_of(blocks.hashes());
         // Otherwise prompts would weigh where no cache can help: `depth` counts the asks already.
         let shared = !blocks.is_empty() && usable.clone().any(|at| held(at) > 0);
+        let in_flight = |at: u32| self.supply.backends[at as usize].in_flight_total();
+        let delayed = if shared { usable.clone().map(in_flight).min().unwrap_or(0) } else { 0 };
         let candidates = usable.map(|at| {
             let load_ms = self.load_ms(at, model);
             let candidate = Candidate { load_ms, ..self.candidate(at, &preference) };
@@ -74,7 +76,16 @@ impl Controller {
             }
             let cached = blocks.tokens_of(held(at), tokens);
             let uncomputed = self.supply.backends[at as usize].uncomputed;
-            Candidate { cached_tokens: cached, uncomputed_tokens: uncomputed, ..candidate }
+            // Asks with one prompt share its memory, so that very many fit and each would count for
+            // nearly nothing.
+            let request_weight = candidate.request_weight.max(1.0);
+            Candidate {
+                cached_tokens: cached,
+                uncomputed_tokens: uncomputed,
+                delayed,
+                request_weight,
+                ..candidate
+            }
         });
         let choice = choose(&preference, &self.settings.route, candidates)?;
         let backend = choice.at;
@@ -150,6 +161,7 @@ impl Controller {
             fill: full.map_or(0.0, |full| in_flight / full) as f32,
             cached_tokens: 0,
             uncomputed_tokens: 0,
+            delayed: 0,
             prefill_rate: backend.prefill_rate.per_second().map(|rate| rate as f32),
             load_ms: 0.0,
             has_adapter: preference

@@ -29,7 +29,8 @@ pub(super) struct NextAsk {
 /// The best ask found so far.
 struct Best {
     next: NextAsk,
-    cached: u64,
+    /// Its tokens that are cached; `None` if it is delayed.
+    cached: Option<u64>,
     /// The asks of its flow queue whose turn is before its own.
     passes: Vec<u32>,
 }
@@ -46,16 +47,21 @@ impl Controller {
             Turn::Passed(next) => return Some(next),
             Turn::Waits => return None,
         }
-        let Settings { cache_slack, cache_reorder, .. } = self.settings;
-        if (cache_slack == 0 && cache_reorder == 0) || self.prompts.is_empty() {
+        if !self.looks_for_cached() {
             return Some(next);
         }
-        let cached = self.cached_at_free_place(turn, slot);
+        let delay = self.delay_of(slot, now);
+        // An ask that is delayed goes after all others.
+        let cached = delay.is_none().then(|| self.cached_at_free_place(turn, slot));
         let mut best = Best { next, cached, passes: Vec::new() };
-        let within = self.within_slack(turn, cache_slack);
+        let within = self.within_slack(turn, self.settings.cache_slack);
         let count = (LOOK_MAX / within.len().max(1)).max(1);
         for flow_queue in within {
             self.look_for_cached(flow_queue, count, now, &mut best);
+        }
+        if let Some(delay) = delay.filter(|_| best.cached.is_none()) {
+            self.look_again_at(delay);
+            return None;
         }
         for &slot in &best.passes {
             if let Some(kept) = self.prompts.get_mut(slot as usize) {
@@ -65,6 +71,12 @@ impl Controller {
         let least = self.flow_queues[turn].tag;
         let overtaken = (best.next.flow_queue != turn).then_some(least);
         Some(NextAsk { overtaken, ..best.next })
+    }
+
+    /// Whether asks are chosen for their cached prompts at all.
+    pub(super) fn looks_for_cached(&self) -> bool {
+        let Settings { cache_slack, cache_reorder, .. } = self.settings;
+        (cache_slack > 0 || cache_reorder > 0) && self.settings.cache_tokens > 0
     }
 
     /// The flow queues that may go: the one whose turn it is, and those within the slack.
@@ -100,8 +112,8 @@ impl Controller {
             // Asks from before the caches were looked at have no prompt.
             let kept = self.prompts.get(slot as usize);
             passed_most = passed_most.max(kept.map_or(0, |kept| kept.passed));
-            let cached = self.cached_at_free_place(flow_queue, slot);
-            if cached > best.cached {
+            let cached = Some(self.cached_at_free_place(flow_queue, slot));
+            if cached > best.cached && self.delay_of(slot, now).is_none() {
                 let next = NextAsk { flow_queue, slot, overtaken: None };
                 *best = Best { next, cached, passes: line[..at].to_vec() };
             }

@@ -181,3 +181,77 @@ fn k02_inside_a_flow_every_objective_is_looked_at() {
     line.next();
     assert_eq!(line.running, warm);
 }
+
+/// Two backends with one place each. The first has computed a prompt of 6400 tokens, which takes
+/// 0.8 s, and is busy. An ask with the same prompt waits.
+fn awaiting(cache_delay: Span) -> (Fixture, [Ticket; 2]) {
+    let settings = Settings { cache_delay, cache_reorder: 4, ..with_slack(0) };
+    let mut fixture = Fixture::new(settings, 2);
+    let mut offer = |fixture: &mut Fixture| {
+        let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+        fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now)
+    };
+    let Verdict::Granted { ticket: running, .. } = offer(&mut fixture) else { panic!() };
+    let Verdict::Queued { ticket: waiting } = offer(&mut fixture) else { panic!() };
+    fixture.collect();
+    (fixture, [running, waiting])
+}
+
+#[test]
+fn k02_an_ask_waits_for_the_backend_that_has_its_prompt() {
+    let (mut fixture, [running, waiting]) = awaiting(Span::from_secs(1));
+    fixture.pass(Span::from_millis(300));
+    assert_eq!(fixture.granted(), []);
+    fixture.settle(running, 1);
+    assert_eq!(fixture.granted(), [waiting]);
+    assert_eq!(fixture.gate.choice(waiting).map(|choice| choice.cached_tokens), Some(6400));
+}
+
+#[test]
+fn k02_an_ask_waits_for_a_cache_no_longer_than_it_saves_and_is_allowed() {
+    for (delay, millis) in [(1000, 800), (100, 100)] {
+        let (mut fixture, [_, waiting]) = awaiting(Span::from_millis(delay));
+        let wake = fixture.gate.next_wake().unwrap();
+        assert_eq!(wake.since(fixture.now), Span::from_millis(millis));
+        fixture.pass(Span::from_millis(millis - 1));
+        assert_eq!(fixture.granted(), []);
+        fixture.pass(Span::from_millis(1));
+        assert_eq!(fixture.granted(), [waiting]);
+    }
+}
+
+/// Another prompt does not wait behind it, and no band waits with it.
+#[test]
+fn k02_an_ask_that_waits_for_a_cache_holds_up_no_other() {
+    let (mut fixture, _) = awaiting(Span::from_secs(1));
+    let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+    let other = fixture.gate.offer_prompt(ask, prompt(7, 0, 100), fixture.now);
+    let Verdict::Queued { ticket: other } = other else { panic!("{other:?}") };
+    fixture.collect();
+    assert_eq!(fixture.granted(), [other]);
+
+    let (mut fixture, [_, waiting]) = awaiting(Span::from_secs(1));
+    fixture.send("flow", crate::Band::BestEffort);
+    fixture.collect();
+    assert_eq!(fixture.granted(), [waiting], "another band waits");
+}
+
+/// Without a queue an ask cannot wait, and is not refused for it.
+#[test]
+fn k02_an_ask_that_may_not_wait_goes_elsewhere() {
+    let delayed = Settings { cache_delay: Span::from_secs(1), cache_reorder: 4, ..with_slack(0) };
+    let mut no_room = delayed.clone();
+    no_room.default_class.capacity = 0;
+    let mut no_time = delayed.clone();
+    no_time.default_class.ttl = Span::from_millis(1);
+    for settings in [Settings { total_capacity: 0, ..delayed.clone() }, no_room, no_time] {
+        let mut fixture = Fixture::new(settings, 2);
+        for backend in [0, 1] {
+            let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+            let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now);
+            let granted =
+                matches!(verdict, Verdict::Granted { backend: at, .. } if at.0 == backend);
+            assert!(granted, "{verdict:?}");
+        }
+    }
+}

@@ -67,13 +67,20 @@ impl Reference {
         prompt.blocks.tokens_of(held, prompt.tokens)
     }
 
+    /// Whether one of these backends has a part of a prompt.
+    pub(super) fn is_shared(&self, among: &[usize], prompt: &Prompt) -> bool {
+        among.iter().any(|&at| self.places.backends[at].cache.held_of(&prompt.blocks) > 0)
+    }
+
     /// The price of each of these backends for a prompt, in tokens; 0 if none has a part of it.
     pub(super) fn cache_price(&self, backend: usize, among: &[usize], prompt: &Prompt) -> i64 {
-        if among.iter().all(|&at| self.places.backends[at].cache.held_of(&prompt.blocks) == 0) {
+        if !self.is_shared(among, prompt) {
             return 0;
         }
         let uncomputed = self.places.backends[backend].cache.uncomputed;
-        uncomputed as i64 - self.cached_at(backend, prompt) as i64
+        let in_flight = |at: &usize| self.places.backends[*at].in_flight.iter().sum::<u32>();
+        let delayed = i64::from(among.iter().map(in_flight).min().unwrap_or(0));
+        uncomputed as i64 - self.cached_at(backend, prompt) as i64 * (1 + delayed)
     }
 
     /// The ask that goes, and the tag of the flow queue whose turn it is, if that is another one.

@@ -43,6 +43,7 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         idle_flows_max: section.get("idle_flows_max"),
         cache_slack: section.get("cache_slack"),
         cache_reorder: section.get("cache_reorder"),
+        cache_delay: clock::span(section.get("cache_delay")),
         model_stay: clock::span(section.get("model_stay")),
         model_slack: section.get("model_slack"),
         overload_after: clock::span(section.get("overload_after")),

@@ -109,6 +109,15 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
         )
         .default("64"),
         key(
+            "cache_delay",
+            OBJECTIVE,
+            "How long a request may wait for a backend that has its prompt cached and no room, \
+             although another backend has room. It never waits longer than it takes to compute \
+             the prompt again, and only while no other band and no other model waits. 0s: not at \
+             all.",
+        )
+        .default("1s"),
+        key(
             "model_stay",
             OBJECTIVE,
             "How long a backend that loads models on demand (Ollama, llama-swap) stays with a \
