@@ -166,6 +166,13 @@ impl Engine {
         Self { model: None, loads: 0, loading: None, queue: VecDeque::new(), running: Vec::new() }
     }
 
+    fn load_when_idle(&mut self, now: Time) {
+        if self.running.is_empty() {
+            self.loads += 1;
+            self.loading = Some(now.after(LOAD));
+        }
+    }
+
     /// Starts what can start, and returns it.
     fn fill(&mut self, now: Time) -> Vec<Ticket> {
         let mut started = Vec::new();
@@ -177,10 +184,7 @@ impl Engine {
                 return started;
             }
             if self.model != Some(model) {
-                if self.running.is_empty() {
-                    self.loads += 1;
-                    self.loading = Some(now.after(LOAD));
-                }
+                self.load_when_idle(now);
                 return started;
             }
             self.queue.pop_front();

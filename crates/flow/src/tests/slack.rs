@@ -187,7 +187,7 @@ fn k02_inside_a_flow_every_objective_is_looked_at() {
 fn awaiting(cache_delay: Span) -> (Fixture, [Ticket; 2]) {
     let settings = Settings { cache_delay, cache_reorder: 4, ..with_slack(0) };
     let mut fixture = Fixture::new(settings, 2);
-    let mut offer = |fixture: &mut Fixture| {
+    let offer = |fixture: &mut Fixture| {
         let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
         fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now)
     };

@@ -53,13 +53,15 @@ impl Fleet {
 }
 
 async fn fetch(endpoint: &Endpoint, time: Duration) -> Option<Vec<String>> {
-    let (path, read): (_, fn(&[u8]) -> Option<Vec<String>>) = match endpoint.kind {
-        BackendKind::Ollama => ("/api/ps", ollama),
-        BackendKind::OpenAi | BackendKind::Generic => ("/running", llama_swap),
+    let is_ollama = endpoint.kind == BackendKind::Ollama;
+    let path = match endpoint.kind {
+        BackendKind::Ollama => "/api/ps",
+        BackendKind::OpenAi | BackendKind::Generic => "/running",
         _ => return None,
     };
     let response = get(endpoint, path, GetLimits { time, body: BODY_MAX }).await.ok()?;
-    response.status.is_success().then(|| read(&response.body)).flatten()
+    let body = response.status.is_success().then_some(response.body)?;
+    if is_ollama { ollama(&body) } else { llama_swap(&body) }
 }
 
 fn ollama(body: &[u8]) -> Option<Vec<String>> {
