@@ -51,7 +51,6 @@ caches: ## prefix caches: the routers of the field and ours, on prompts that beg
 
 autoscaling: ## engines that come and go by the queue and by utilisation, on drawn and recorded traffic
 	$(CARGO) run --release -- simulate scenarios/autoscale --document docs/AUTOSCALING.md
-	@cp target/simulate/day/policies.svg docs/pictures/autoscale-day.svg
 
 goals: ## the same without the document, and a missed goal is an error
 	$(CARGO) run --release -- simulate scenarios/overload --goals

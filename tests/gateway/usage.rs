@@ -129,13 +129,16 @@ fn k03_quotas_count_the_tokens_that_were_computed() {
         let text = format!("[queue]\ncharge_cached = {charge_cached}\n{text}");
         let mut gateway = Gateway::launch(&text);
         let ask = |gateway: &Gateway| gateway.ask(&chat("m").key(&key));
-        for served in 1..=2 {
-            assert_eq!(ask(&gateway).status, 200);
+        let await_accounts = |gateway: &Gateway, prompts| {
             eventually("accounted", || {
                 let mine = gateway.ask(&HttpRequest::get("/usage").key(&key)).json();
-                let done = sum(&mine, "prompt_tokens") == 11 * served;
-                if done { Ok(()) } else { Err(mine.to_string()) }
+                let done = sum(&mine, "prompt_tokens") == prompts;
+                done.then_some(()).ok_or(mine.to_string())
             });
+        };
+        for served in 1..=2 {
+            assert_eq!(ask(&gateway).status, 200);
+            await_accounts(&gateway, 11 * served);
         }
         gateway.process.kill();
         gateway = Gateway::launch(&text);
