@@ -42,7 +42,6 @@ const FLOW: &[Room] = &[
     ("prompt_blocks", &[]),
     ("prefill_rate", &["time"]),
     ("prefix_index", &["links", "lru"]),
-    ("loaded_models", &["ask", "time"]),
     ("flows", &["ask", "links", "lru", "settings"]),
     ("auto_watermark", &["time"]),
     (
@@ -51,7 +50,6 @@ const FLOW: &[Room] = &[
             "ask",
             "auto_watermark",
             "links",
-            "loaded_models",
             "prefill_rate",
             "prefix_index",
             "route",

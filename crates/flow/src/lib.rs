@@ -62,7 +62,6 @@ pub mod identity;
 pub mod invariant;
 mod lane_scheduler;
 mod links;
-mod loaded_models;
 mod lru;
 mod outcome;
 mod prefill_rate;

@@ -6,7 +6,6 @@
 //! passed by few others at most. `docs/FLOW.md` section 17 has the bounds.
 
 use super::Controller;
-use super::models::Turn;
 use crate::queue::flow_queue::FlowQueue;
 use crate::settings::Settings;
 use crate::time::Time;
@@ -29,8 +28,7 @@ pub(super) struct NextAsk {
 /// The best ask found so far.
 struct Best {
     next: NextAsk,
-    /// Its tokens that are cached; `None` if it is delayed.
-    cached: Option<u64>,
+    cached: u64,
     /// The asks of its flow queue whose turn is before its own.
     passes: Vec<u32>,
 }
@@ -42,26 +40,16 @@ impl Controller {
     pub(super) fn next_ask(&mut self, turn: u32, now: Time) -> Option<NextAsk> {
         let slot = self.first_ask_of(turn, now)?;
         let next = NextAsk { flow_queue: turn, slot, overtaken: None };
-        match self.turn_of(turn, slot, now) {
-            Turn::Goes => {}
-            Turn::Passed(next) => return Some(next),
-            Turn::Waits => return None,
-        }
-        if !self.looks_for_cached() {
+        let Settings { cache_slack, cache_reorder, .. } = self.settings;
+        if (cache_slack == 0 && cache_reorder == 0) || self.prompts.is_empty() {
             return Some(next);
         }
-        let delay = self.delay_of(slot, now);
-        // An ask that is delayed goes after all others.
-        let cached = delay.is_none().then(|| self.cached_at_free_place(turn, slot));
+        let cached = self.cached_at_free_place(turn, slot);
         let mut best = Best { next, cached, passes: Vec::new() };
-        let within = self.within_slack(turn, self.settings.cache_slack);
+        let within = self.within_slack(turn);
         let count = (LOOK_MAX / within.len().max(1)).max(1);
         for flow_queue in within {
             self.look_for_cached(flow_queue, count, now, &mut best);
-        }
-        if let Some(delay) = delay.filter(|_| best.cached.is_none()) {
-            self.look_again_at(delay);
-            return None;
         }
         for &slot in &best.passes {
             if let Some(kept) = self.prompts.get_mut(slot as usize) {
@@ -73,17 +61,11 @@ impl Controller {
         Some(NextAsk { overtaken, ..best.next })
     }
 
-    /// Whether asks are chosen for their cached prompts at all.
-    pub(super) fn looks_for_cached(&self) -> bool {
-        let Settings { cache_slack, cache_reorder, .. } = self.settings;
-        (cache_slack > 0 || cache_reorder > 0) && self.settings.cache_tokens > 0
-    }
-
     /// The flow queues that may go: the one whose turn it is, and those within the slack.
-    pub(super) fn within_slack(&self, turn: u32, slack: u32) -> Vec<u32> {
+    fn within_slack(&self, turn: u32) -> Vec<u32> {
         let FlowQueue { pool, band, tag: least, .. } = self.flow_queues[turn];
         let fair_queue = &self.fair_queues[pool as usize][band.index()];
-        let slack = Weight::ONE.stretch(slack);
+        let slack = Weight::ONE.stretch(self.settings.cache_slack);
         // The charge of a grant ahead of a flow queue that is held back has a rule of its own.
         let is_held_back = fair_queue.least_over_share().is_some_and(|held| held < least);
         if slack == 0 || is_held_back {
@@ -112,8 +94,8 @@ impl Controller {
             // Asks from before the caches were looked at have no prompt.
             let kept = self.prompts.get(slot as usize);
             passed_most = passed_most.max(kept.map_or(0, |kept| kept.passed));
-            let cached = Some(self.cached_at_free_place(flow_queue, slot));
-            if cached > best.cached && self.delay_of(slot, now).is_none() {
+            let cached = self.cached_at_free_place(flow_queue, slot);
+            if cached > best.cached {
                 let next = NextAsk { flow_queue, slot, overtaken: None };
                 *best = Best { next, cached, passes: line[..at].to_vec() };
             }
@@ -127,9 +109,7 @@ impl Controller {
         let input = self.route_input_of(slot);
         let limited = self.flows[flow].limited;
         let usable = |&&at: &&u32| {
-            self.supply.has_room(at, room)
-                && (!limited || self.flows.may_use(flow, at))
-                && self.has_model(at, slot)
+            self.supply.has_room(at, room) && (!limited || self.flows.may_use(flow, at))
         };
         let members = self.supply.pools[pool as usize].members.iter().filter(usable);
         let held = members
