@@ -242,10 +242,11 @@ fn x04_requests_with_tls_are_measured_on_kept_and_on_new_connections() {
 
 #[test]
 fn m02_requests_with_traces_are_measured() {
-    let table = toy(trace_cost::measure);
-    let names: Vec<_> = table.rows.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["gateway", "gateway, sample_ratio 0", "gateway, sample_ratio 1"]);
-    assert!(names.iter().all(|name| table.figure(name, 0) > 0.0), "{table}");
+    for table in [toy(trace_cost::post), toy(trace_cost::stream)] {
+        let names: Vec<_> = table.rows.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["gateway", "gateway, sample_ratio 0", "gateway, sample_ratio 1"]);
+        assert!(names.iter().all(|name| table.figure(name, 0) > 0.0), "{table}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::cost::{self, CLIENTS, SHORT};
 use super::load::{Client, Request};
 use super::measured::{Measured, play, table};
 use super::metrics::sum;
-use super::origin::{Behaviour, Origin};
+use super::origin::{Behaviour, EVENTS, Origin};
 use super::proxies::Proxy;
 use super::settings::{flow_control, traced};
 use crate::report::Table;
@@ -24,7 +24,19 @@ const RATIO_MAX: f64 = 1.05;
 const DROPPED: &str = "tidegate_traces_dropped_total";
 const SENT: &str = "tidegate_traces_sent_total";
 
-pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
+/// A short response, of which a trace is the largest part that it can be.
+pub(crate) async fn post(bench: &mut Bench) -> Result<Table> {
+    let title = "A request that is traced: POST of 1 KB, 64 connections";
+    measure(bench, title.to_owned(), Request::chat(false, "")).await
+}
+
+/// A response as clients of models mostly ask for it. The figures are those of an event.
+pub(crate) async fn stream(bench: &mut Bench) -> Result<Table> {
+    let title = format!("A traced event: {EVENTS} a stream, {CLIENTS} streams, as fast as they go");
+    measure(bench, title, Request::chat(true, "")).await
+}
+
+async fn measure(bench: &mut Bench, title: String, request: Request) -> Result<Table> {
     let origin = Origin::start(Behaviour::default())?;
     // It takes any message.
     let receiver = Origin::start(Behaviour::default())?;
@@ -35,7 +47,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     ];
     let mut all = Vec::new();
     for (name, config) in peers {
-        let load = cost::load(CLIENTS, Request::chat(false, ""), SHORT);
+        let load = cost::load(CLIENTS, request.clone(), SHORT);
         all.push(Measured::start(bench, &origin, &Proxy::ours(name, config), load).await?);
     }
     play(bench, &mut all, &origin).await?;
@@ -44,8 +56,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let (sent, dropped) = (sum(&metrics, SENT), sum(&metrics, DROPPED));
     ensure!(dropped == Some(0.0), "{dropped:?} traces were dropped, {sent:?} sent");
     ensure!(sent > Some(0.0), "the receiver got no traces");
-    let title = "A request that is traced: POST of 1 KB, 64 connections";
-    let mut table = table(title.to_owned(), &all, OFF);
+    let mut table = table(title, &all, OFF);
     for (what, who) in [("no request", NONE), ("every request", EACH)] {
         let ratio = table.figure(who, 2);
         table.target(format!("CPU with traces of {what} over without"), RATIO_MAX, ratio);
