@@ -320,6 +320,22 @@ impl Drop for Disk {
     }
 }
 
+/// The log of the database must not fill a small disk: nothing could be written ever after.
+#[test]
+fn d09_a_batch_ends_on_a_small_disk() {
+    let place = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let place = place.join(format!("small-disk-{}", std::process::id()));
+    let Some(disk) = Disk::mount(place, "2m") else { return };
+    let backend = Backend::quick();
+    let batches = format!("[batch]\nfolder = \"{}\"\n", disk.0.display());
+    let gateway = Gateway::before(&batches, &backend);
+    let lines: String = (0..200).map(|number| line(&format!("r{number}"), 10)).collect();
+    let batch = create(&gateway, &upload(&gateway, &lines));
+    let ended = await_status(&gateway, &batch, "completed");
+    assert_eq!(ended["request_counts"]["completed"], 200, "{ended}");
+    drop(gateway);
+}
+
 #[test]
 fn x03_a_full_disk_is_reported_and_no_part_of_the_file_stays() {
     let place = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));

@@ -21,7 +21,17 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const STATEMENTS_MAX: usize = 128;
 
 /// The length of the log in pages that triggers a checkpoint: 16 MiB.
-const CHECKPOINT_PAGES: u32 = 4000;
+const CHECKPOINT_PAGES: u64 = 4000;
+
+/// The bytes of a page, unless a file was made with others.
+const PAGE_BYTES: u64 = 4096;
+
+/// The log takes at most this part of the free disk before a checkpoint. A checkpoint itself needs
+/// room: a log that has filled the disk can never be checkpointed.
+const FREE_PART: u64 = 16;
+
+/// A smaller log would be checkpointed for nearly every commit.
+const CHECKPOINT_PAGES_MIN: u64 = 16;
 
 /// The maximum size of the log file after a checkpoint.
 const LOG_BYTES_MAX: u32 = 64 << 20;
@@ -69,7 +79,7 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     let mut connection = Connection::open_with_flags(path, flags()).map_err(named)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(named)?;
     check_format(path, schema::format(&connection).map_err(named)?)?;
-    match configure(&connection).map_err(named)?.as_str() {
+    match configure(&connection, checkpoint_pages(path)).map_err(named)?.as_str() {
         "wal" => schema::migrate(&mut connection).map_err(named).map(|()| connection),
         mode => Err(unusable(path, &format!("its file system does not support WAL, only {mode}"))),
     }
@@ -122,14 +132,24 @@ fn flags() -> OpenFlags {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
+/// The length of the log that triggers a checkpoint on the disk of this file.
+fn checkpoint_pages(path: &Path) -> u32 {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Ok(disk) = rustix::fs::statvfs(folder.unwrap_or(Path::new("."))) else {
+        return CHECKPOINT_PAGES as u32;
+    };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    (free / FREE_PART / PAGE_BYTES).clamp(CHECKPOINT_PAGES_MIN, CHECKPOINT_PAGES) as u32
+}
+
 /// Makes each commit durable before it returns. Returns the journal mode in effect: a file system
 /// without shared memory does not support WAL.
-fn configure(connection: &Connection) -> rusqlite::Result<String> {
+fn configure(connection: &Connection, checkpoint_pages: u32) -> rusqlite::Result<String> {
     let set = |name, value: u32| connection.pragma_update_and_check(None, name, value, |_| Ok(()));
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.pragma_update(None, "synchronous", "FULL")?;
     set("journal_size_limit", LOG_BYTES_MAX)?;
-    set("wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    set("wal_autocheckpoint", checkpoint_pages)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
 }
 
