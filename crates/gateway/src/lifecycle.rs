@@ -241,11 +241,13 @@ fn watch_over(
 
 /// Opens the file of accounts, where one is configured, and restores the quotas from it.
 fn open_accounts(state: &State) -> Result<(), StartError> {
-    let Some(file) = state.config.load().usage_file.clone() else { return Ok(()) };
+    let config = state.config.load();
+    let Some(file) = &config.usage_file else { return Ok(()) };
     let unfit = |error: store::StoreError| StartError::Unfit(error.into());
-    let accounts = Accounts::open(&file).map_err(unfit)?;
+    let accounts = Accounts::open(file).map_err(unfit)?;
     let now = clock::since_epoch();
-    state.tenants.restore(&accounts.tokens(now).map_err(unfit)?, now.as_secs());
+    let used = accounts.tokens(now).map_err(unfit)?;
+    state.tenants.restore(&used, config.charge_cached, now.as_secs());
     state.observer.account_to(accounts);
     Ok(())
 }

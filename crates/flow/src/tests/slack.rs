@@ -1,4 +1,5 @@
 //! K02: within the slack the ask whose prompt is cached goes first, and no other one starves.
+//! K03: cached tokens are not charged.
 
 use super::fixture::{Fixture, limited_to, prompt};
 use crate::{Ask, Settings, Span, Ticket, Verdict};
@@ -123,6 +124,43 @@ fn k02_inside_a_flow_no_ask_is_passed_more_often_than_allowed() {
     }
 }
 
+/// K03: a flow whose prompts are cached is granted more asks, because they cost less.
+#[test]
+fn k03_tokens_that_are_cached_are_not_charged() {
+    let granted = |charge_cached: bool| {
+        let mut line = Line::with(Settings { charge_cached, ..with_slack(0) });
+        for at in 0..30 {
+            line.wait("cold", 1 + at, TOKENS + 60);
+            line.wait("warm", 0, TOKENS + 60);
+        }
+        let flows: Vec<_> = (0..26).filter_map(|_| line.next()).collect();
+        flows.iter().filter(|flow| **flow == "warm").count()
+    };
+    assert_eq!(granted(true), 13, "turn by turn");
+    // 700 to 60 is 35 to 3.
+    assert_eq!(granted(false), 24);
+}
+
+/// K03: the response corrects what was expected to be cached.
+#[test]
+fn k03_the_actual_cost_replaces_what_was_expected_to_be_cached() {
+    let mut line = Line::with(Settings { charge_cached: false, ..with_slack(0) });
+    for at in 0..30 {
+        line.wait("cold", 1 + at, TOKENS + 60);
+        line.wait("warm", 0, TOKENS + 60);
+    }
+    let mut warm = 0;
+    for _ in 0..26 {
+        let usage = crate::Usage::Cost(TOKENS + 60);
+        line.fixture.gate.settle(line.running, usage, line.fixture.now).unwrap();
+        line.fixture.collect();
+        line.running = line.fixture.granted()[0];
+        let of_warm = |(ticket, flow): &&(Ticket, &str)| *ticket == line.running && *flow == "warm";
+        warm += line.names.iter().filter(of_warm).count();
+    }
+    assert_eq!(warm, 13, "the engine had dropped the prompt each time");
+}
+
 /// An ask that came later with another objective stands beside the list. It is looked at, too.
 #[test]
 fn k02_inside_a_flow_every_objective_is_looked_at() {
@@ -142,4 +180,78 @@ fn k02_inside_a_flow_every_objective_is_looked_at() {
     let [_strict, warm, _lax] = [(1, 100), (0, 90), (2, 80)].map(|(text, time)| wait(text, time));
     line.next();
     assert_eq!(line.running, warm);
+}
+
+/// Two backends with one place each. The first has computed a prompt of 6400 tokens, which takes
+/// 0.8 s, and is busy. An ask with the same prompt waits.
+fn awaiting(cache_delay: Span) -> (Fixture, [Ticket; 2]) {
+    let settings = Settings { cache_delay, cache_reorder: 4, ..with_slack(0) };
+    let mut fixture = Fixture::new(settings, 2);
+    let offer = |fixture: &mut Fixture| {
+        let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+        fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now)
+    };
+    let Verdict::Granted { ticket: running, .. } = offer(&mut fixture) else { panic!() };
+    let Verdict::Queued { ticket: waiting } = offer(&mut fixture) else { panic!() };
+    fixture.collect();
+    (fixture, [running, waiting])
+}
+
+#[test]
+fn k02_an_ask_waits_for_the_backend_that_has_its_prompt() {
+    let (mut fixture, [running, waiting]) = awaiting(Span::from_secs(1));
+    fixture.pass(Span::from_millis(300));
+    assert_eq!(fixture.granted(), []);
+    fixture.settle(running, 1);
+    assert_eq!(fixture.granted(), [waiting]);
+    assert_eq!(fixture.gate.choice(waiting).map(|choice| choice.cached_tokens), Some(6400));
+}
+
+#[test]
+fn k02_an_ask_waits_for_a_cache_no_longer_than_it_saves_and_is_allowed() {
+    for (delay, millis) in [(1000, 800), (100, 100)] {
+        let (mut fixture, [_, waiting]) = awaiting(Span::from_millis(delay));
+        let wake = fixture.gate.next_wake().unwrap();
+        assert_eq!(wake.since(fixture.now), Span::from_millis(millis));
+        fixture.pass(Span::from_millis(millis - 1));
+        assert_eq!(fixture.granted(), []);
+        fixture.pass(Span::from_millis(1));
+        assert_eq!(fixture.granted(), [waiting]);
+    }
+}
+
+/// Another prompt does not wait behind it, and no band waits with it.
+#[test]
+fn k02_an_ask_that_waits_for_a_cache_holds_up_no_other() {
+    let (mut fixture, _) = awaiting(Span::from_secs(1));
+    let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+    let other = fixture.gate.offer_prompt(ask, prompt(7, 0, 100), fixture.now);
+    let Verdict::Queued { ticket: other } = other else { panic!("{other:?}") };
+    fixture.collect();
+    assert_eq!(fixture.granted(), [other]);
+
+    let (mut fixture, [_, waiting]) = awaiting(Span::from_secs(1));
+    fixture.send("flow", crate::Band::BestEffort);
+    fixture.collect();
+    assert_eq!(fixture.granted(), [waiting], "another band waits");
+}
+
+/// Without a queue an ask cannot wait, and is not refused for it.
+#[test]
+fn k02_an_ask_that_may_not_wait_goes_elsewhere() {
+    let delayed = Settings { cache_delay: Span::from_secs(1), cache_reorder: 4, ..with_slack(0) };
+    let mut no_room = delayed.clone();
+    no_room.default_class.capacity = 0;
+    let mut no_time = delayed.clone();
+    no_time.default_class.ttl = Span::from_millis(1);
+    for settings in [Settings { total_capacity: 0, ..delayed.clone() }, no_room, no_time] {
+        let mut fixture = Fixture::new(settings, 2);
+        for backend in [0, 1] {
+            let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+            let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now);
+            let granted =
+                matches!(verdict, Verdict::Granted { backend: at, .. } if at.0 == backend);
+            assert!(granted, "{verdict:?}");
+        }
+    }
 }
