@@ -135,6 +135,13 @@ pub(super) const CACHE: &[Mutant] = &[
         file: "controller/complete.rs",
         site: "if «cached > 0 && !self.settings.charge_cached» {",
         instead: "false",
+        noticed_by: "slack::k03_what",
+    },
+    Mutant {
+        name: "a refund for a cache stays that no response confirmed",
+        file: "controller/complete.rs",
+        site: "let cost = self.asks[slot].cost.max(«self.asks[slot].estimate»);",
+        instead: "0",
         noticed_by: "slack::k03_tokens",
     },
     Mutant {

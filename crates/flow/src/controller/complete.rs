@@ -23,8 +23,9 @@ impl Controller {
     pub fn settle(&mut self, ticket: Ticket, usage: Usage, now: Time) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
-        if let Usage::Cost(cost) = usage {
-            self.true_up(slot, cost.min(COST_MAX) as u32, now);
+        match usage {
+            Usage::Cost(cost) => self.true_up(slot, cost.min(COST_MAX) as u32, now),
+            Usage::Unknown => self.take_refund_back(slot),
         }
         self.finish(slot, now);
         Ok(())
@@ -42,6 +43,7 @@ impl Controller {
             self.end(slot, now);
             return Ok(Stage::Waiting);
         }
+        self.take_refund_back(slot);
         self.finish(slot, now);
         Ok(Stage::InFlight)
     }
@@ -188,6 +190,13 @@ impl Controller {
             let cost = self.asks[slot].cost.saturating_sub(cached).max(1);
             self.true_up(slot, cost, self.clock);
         }
+    }
+
+    /// Takes back what was refunded for a cache, because no response has confirmed it: otherwise
+    /// prompts that only look cached would cost less.
+    fn take_refund_back(&mut self, slot: u32) {
+        let cost = self.asks[slot].cost.max(self.asks[slot].estimate);
+        self.true_up(slot, cost, self.clock);
     }
 
     /// Sets the charge of an ask in flight, at every level.

@@ -170,6 +170,14 @@ impl Reference {
         }
     }
 
+    /// No response has confirmed what was expected to be cached.
+    pub(super) fn take_refund_back(&mut self, at: usize) {
+        let ask = &self.asks[at];
+        if ask.cost < ask.estimate {
+            self.recharge(at, ask.estimate);
+        }
+    }
+
     /// An ask has left its backend, after a failure before any work or for another reason.
     pub(super) fn prompt_left(&mut self, at: usize, backend: usize, failed: bool) {
         let prompt = &mut self.asks[at].prompt;
