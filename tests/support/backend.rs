@@ -118,10 +118,12 @@ impl Seen {
     }
 
     fn is_probe(&self) -> bool {
-        let probes = ["/", "/health", "/metrics", "/v1/models", "/running"];
-        let ollama = ["/api/tags", "/api/version", "/api/ps"];
+        let probes = ["/", "/health", "/metrics", "/v1/models", "/api/tags", "/api/version"];
+        // Clients may ask for these, too.
+        let loaded = ["/api/ps", "/running"];
         let path = self.path.as_str();
-        self.method == "GET" && (probes.contains(&path) || ollama.contains(&path))
+        let is_own = loaded.contains(&path) && self.header("user-agent") == Some("tidegate");
+        self.method == "GET" && (probes.contains(&path) || is_own)
     }
 
     fn read(from: &mut BufReader<TcpStream>) -> io::Result<Self> {
