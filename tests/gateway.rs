@@ -29,6 +29,7 @@ mod hold;
 mod http2_floods;
 mod http2_window;
 mod kubernetes;
+mod loaded_models;
 mod log_format;
 mod model_names;
 mod monitoring;

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
@@ -9,13 +10,16 @@ use crate::support::backend::Seen;
 use crate::support::gateway::{ONE, TWO};
 use crate::support::scripted_response::{delta, event};
 use crate::support::tools::{client, python, run, tool};
-use crate::support::{Backend, Engine, Gateway, ScriptedResponse, chat};
+use crate::support::{Backend, Call, Engine, Gateway, HttpRequest, ScriptedResponse, chat};
 
 /// llama.cpp's server with a tiny model.
 struct Llama {
     child: Child,
     url: String,
 }
+
+/// llama.cpp's count of the prompt tokens that were in no cache.
+const COMPUTED: &str = "llamacpp:prompt_tokens_total ";
 
 pub(crate) fn openai(seen: &Seen) -> ScriptedResponse {
     let body = seen.json();
@@ -93,8 +97,10 @@ fn ollama(seen: &Seen) -> ScriptedResponse {
 
 impl Llama {
     fn start(slots: u32) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let model = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let model = model.join(format!("tiny-{}-{slots}.gguf", std::process::id()));
+        let model = model.join(format!("tiny-{}-{number}.gguf", std::process::id()));
         run(python("llama_model.py").arg(&model));
         let mut command = python("llama_server.py");
         command.arg(&model).arg(slots.to_string()).stdin(Stdio::null());
@@ -106,10 +112,21 @@ impl Llama {
         Self { child, url: line.trim().to_owned() }
     }
 
+    fn entry(&self, id: &str) -> String {
+        format!("[[backends]]\nid = \"{id}\"\nkind = \"llamacpp\"\nurl = \"{}\"\n", self.url)
+    }
+
     fn gateway(&self, sections: &str) -> Gateway {
-        let entry =
-            format!("[[backends]]\nid = \"llama\"\nkind = \"llamacpp\"\nurl = \"{}\"\n", self.url);
-        Gateway::start(&format!("{sections}{entry}"))
+        Gateway::start(&format!("{sections}{}", self.entry("llama")))
+    }
+
+    /// The tokens of prompts that it has computed, as its own metrics tell.
+    fn computed(&self) -> u64 {
+        let address = self.url.trim_start_matches("http://").parse().unwrap();
+        let request = HttpRequest::get("/metrics").bytes();
+        let metrics = Call::try_open(address, &request).unwrap().finish().text();
+        let mut lines = metrics.lines();
+        lines.find_map(|line| line.strip_prefix(COMPUTED)).unwrap().trim().parse().unwrap()
     }
 }
 
@@ -164,6 +181,38 @@ fn x01_llama_cpp_serves_through_the_gateway() {
         assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
     }
     gateway.await_idle();
+}
+
+/// Five requests for each of twelve beginnings of 800 letters, to two servers. Returns the tokens
+/// of all prompts and those that the servers computed.
+fn computed_by_two_servers(cache_tokens: u32) -> (u64, u64) {
+    let servers = [Llama::start(4), Llama::start(4)];
+    let entries = servers[0].entry("one") + &servers[1].entry("two");
+    let router = format!("[router]\ncache_tokens = {cache_tokens}\n");
+    let gateway = Gateway::start(&format!("{TWO}{router}{entries}"));
+    gateway.await_ready(2);
+    let mut prompts = 0;
+    for request in 0..60u8 {
+        // Each round begins one later, so turns alone take a prompt to both servers.
+        let beginning = char::from(b'a' + (request + request / 12) % 12);
+        let text = format!("{}{request:03}", beginning.to_string().repeat(800));
+        let messages = json!([{"role": "user", "content": text}]);
+        let ask = chat("tiny-random").with("messages", messages).with("max_tokens", 2);
+        let response = gateway.ask(&ask);
+        assert_eq!(response.status, 200, "{}", response.text());
+        prompts += response.json()["usage"]["prompt_tokens"].as_u64().unwrap();
+    }
+    (prompts, servers.iter().map(Llama::computed).sum())
+}
+
+#[test]
+fn k01_llama_cpp_computes_less_than_if_the_load_alone_decides() {
+    let (prompts, computed) = computed_by_two_servers(1_000_000);
+    let (prompts_too, by_load) = computed_by_two_servers(0);
+    eprintln!("of {prompts} tokens computed: {computed}, by load alone {by_load}");
+    assert_eq!(prompts, prompts_too);
+    assert!(10 * computed < 3 * prompts, "{computed} of {prompts}");
+    assert!(10 * computed < 7 * by_load, "{computed} beside {by_load}");
 }
 
 #[test]

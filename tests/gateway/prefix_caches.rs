@@ -1,5 +1,5 @@
-//! K01, K02: requests whose prompts begin alike go to the backend that has computed the beginning,
-//! and may go first there.
+//! K01, K02, K03: requests whose prompts begin alike go to the backend that has computed the
+//! beginning, may go first there, and are charged with what is computed.
 
 use serde_json::{Value, json};
 
@@ -148,6 +148,39 @@ fn k02_inside_a_flow_a_request_whose_prompt_is_cached_goes_first() {
         backend.open();
         succeed([running, cold, warm]);
         assert_eq!(backend.tags()[1..], expected, "{queue}");
+    }
+}
+
+/// One place, and costs in tokens. All prompts begin differently, so that only responses tell what
+/// was cached. The flow whose prompts were cached has paid less, and goes on.
+#[test]
+fn k03_fairness_charges_the_tokens_that_were_computed() {
+    let turns = ["warm", "cold", "warm", "cold", "warm", "cold"];
+    let computed = ["warm", "cold", "warm", "warm", "cold", "cold"];
+    for (charge_cached, expected) in [(true, turns), (false, computed)] {
+        let backend = Backend::start(|seen| {
+            let cached = if seen.tag() == "warm" { 2990 } else { 0 };
+            let usage = json!({"prompt_tokens": 3000, "completion_tokens": 2,
+                "prompt_tokens_details": {"cached_tokens": cached}});
+            ScriptedResponse::json(200, &json!({"choices": [], "usage": usage}).to_string()).held()
+        });
+        let queue = format!(
+            "[queue]\nflow_by = [\"header:x-team\"]\ncost = \"tokens\"\n\
+             charge_cached = {charge_cached}\n"
+        );
+        let of = |document: &str, team: &str| {
+            let ask = about(document, 2400, "why?").header("x-team", team).tag(team);
+            ask.with("max_tokens", json!(2))
+        };
+        let first = of("first", "first");
+        let (gateway, running) = Gateway::occupied(&format!("{queue}{ONE}"), &backend, &first);
+        let documents = ["teal", "blue", "gold", "grey", "pink", "lime"];
+        let asks = documents.iter().zip(turns).zip(0..);
+        let waiting = asks.map(|((document, team), at)| gateway.enqueue(&of(document, team), at));
+        let waiting: Vec<_> = waiting.collect();
+        backend.open();
+        succeed(std::iter::once(running).chain(waiting));
+        assert_eq!(backend.tags()[1..], expected, "charge_cached: {charge_cached}");
     }
 }
 

@@ -117,6 +117,43 @@ fn x05_a_quota_that_is_used_up_refuses_also_after_a_restart() {
     assert!(served[0] >= 2 && served[1] == served[0], "the second process served none: {served:?}");
 }
 
+/// A request uses 13 tokens, of which 9 are computed. Two requests fit into a quota of 25 with or
+/// without the others; whether a third one fits is known after a restart, too.
+#[test]
+fn k03_quotas_count_the_tokens_that_were_computed() {
+    for (charge_cached, fits) in [(true, false), (false, true)] {
+        let (keys, backend) = (Keys::new(), backend());
+        let key = keys.tenant("alpha", "a");
+        let quota = "tokens_per_day = 25\non_quota = \"refuse\"\n";
+        let text = text(&keys, quota, &backend);
+        let text = format!("[queue]\ncharge_cached = {charge_cached}\n{text}");
+        let mut gateway = Gateway::launch(&text);
+        let ask = |gateway: &Gateway| gateway.ask(&chat("m").key(&key));
+        let await_accounts = |gateway: &Gateway, prompts| {
+            eventually("accounted", || {
+                let mine = gateway.ask(&HttpRequest::get("/usage").key(&key)).json();
+                let done = sum(&mine, "prompt_tokens") == prompts;
+                done.then_some(()).ok_or(mine.to_string())
+            });
+        };
+        for served in 1..=2 {
+            assert_eq!(ask(&gateway).status, 200);
+            await_accounts(&gateway, 11 * served);
+        }
+        gateway.process.kill();
+        gateway = Gateway::launch(&text);
+        let third = ask(&gateway);
+        assert_eq!(third.status == 200, fits, "{charge_cached}: {}", third.text());
+        let fourth = eventually("used up", || {
+            let answer = ask(&gateway);
+            let is_settled = answer.header("retry-after").is_some_and(|after| after != "5");
+            if is_settled { Ok(answer) } else { Err(answer.text()) }
+        });
+        assert_eq!(fourth.status, 429, "{}", fourth.text());
+        assert_eq!(backend.seen().len(), if fits { 3 } else { 2 });
+    }
+}
+
 #[test]
 fn x05_a_quota_that_is_used_up_waits_in_the_lowest_band() {
     let (keys, backend) = (Keys::new(), backend());

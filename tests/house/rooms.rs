@@ -42,6 +42,7 @@ const FLOW: &[Room] = &[
     ("prompt_blocks", &[]),
     ("prefill_rate", &["time"]),
     ("prefix_index", &["links", "lru"]),
+    ("loaded_models", &["ask", "time"]),
     ("flows", &["ask", "links", "lru", "settings"]),
     ("auto_watermark", &["time"]),
     (
@@ -50,6 +51,7 @@ const FLOW: &[Room] = &[
             "ask",
             "auto_watermark",
             "links",
+            "loaded_models",
             "prefill_rate",
             "prefix_index",
             "route",

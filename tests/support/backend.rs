@@ -75,6 +75,9 @@ struct State {
     /// Bytes that endless responses have sent.
     endless: usize,
     models: Vec<String>,
+    /// The model that it has loaded, if it loads models on demand, and how often that was asked.
+    loaded: Option<Vec<String>>,
+    loaded_asked: usize,
 }
 
 /// How a response ended.
@@ -116,7 +119,11 @@ impl Seen {
 
     fn is_probe(&self) -> bool {
         let probes = ["/", "/health", "/metrics", "/v1/models", "/api/tags", "/api/version"];
-        self.method == "GET" && probes.contains(&self.path.as_str())
+        // Clients may ask for these, too.
+        let loaded = ["/api/ps", "/running"];
+        let path = self.path.as_str();
+        let is_own = loaded.contains(&path) && self.header("user-agent") == Some("tidegate");
+        self.method == "GET" && (probes.contains(&path) || is_own)
     }
 
     fn read(from: &mut BufReader<TcpStream>) -> io::Result<Self> {
@@ -223,6 +230,22 @@ impl Backend {
     /// Sets whether probes see a page in place of a list of models.
     pub(crate) fn set_list_spoilt(&self, spoilt: bool) {
         self.shared.state().spoilt = spoilt;
+    }
+
+    /// Lets it load one model at a time, as the requests need it.
+    pub(crate) fn loads_on_demand(self) -> Self {
+        self.shared.state().loaded = Some(Vec::new());
+        self
+    }
+
+    /// Waits until the gateway knows which model it has loaded.
+    pub(crate) fn await_loaded_read(&self) {
+        let asked = self.shared.state().loaded_asked;
+        // The gateway asks again when it has read the last response.
+        eventually("asked for its loaded model", || {
+            let now = self.shared.state().loaded_asked;
+            if now >= asked + 2 { Ok(()) } else { Err(now.to_string()) }
+        });
     }
 
     /// Sets whether health probes succeed.
@@ -370,7 +393,8 @@ impl Shared {
     }
 
     fn probe(&self, path: &str) -> String {
-        let state = self.state();
+        let mut state = self.state();
+        state.loaded_asked += usize::from(path == "/api/ps");
         let openai = |name: &String| json!({"id": name, "object": "model", "owned_by": "test"});
         let ollama = |name: &String| json!({"name": name, "model": name});
         let body = match path {
@@ -383,6 +407,10 @@ impl Shared {
                 let models: Vec<_> = state.models.iter().map(ollama).collect();
                 json!({ "models": models }).to_string()
             }
+            "/api/ps" => state.loaded.as_ref().map_or_else(String::new, |loaded| {
+                let models: Vec<_> = loaded.iter().map(ollama).collect();
+                json!({ "models": models }).to_string()
+            }),
             "/api/version" => json!({"version": "0.0.1"}).to_string(),
             _ => String::new(),
         };
@@ -397,6 +425,9 @@ impl Shared {
         seen.number = state.seen.len();
         seen.at = self.began.elapsed();
         state.seen.push(seen.clone());
+        if let Some(loaded) = &mut state.loaded {
+            *loaded = seen.json()["model"].as_str().into_iter().map(str::to_owned).collect();
+        }
         state.running += 1;
         state.most = state.most.max(state.running);
         drop(state);

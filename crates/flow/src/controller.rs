@@ -11,11 +11,13 @@
 
 mod admit;
 mod complete;
+mod delays;
 mod demand;
 mod dispatch;
 mod eligibility;
 mod evict;
 pub(crate) mod forecast;
+mod models;
 mod objective;
 mod progress;
 pub(crate) mod prompts;
@@ -71,6 +73,7 @@ const ANONYMOUS: &str = "-";
 /// | [`Controller::requeue`] | the backend failed before it did any work |
 /// | [`Controller::supply`] | the new list of backends |
 /// | [`Controller::reading`] | new metrics of a backend's engine |
+/// | [`Controller::loaded`] | the models that a backend has loaded |
 /// | [`Controller::configure`] | the new settings |
 /// | [`Controller::wake`] at [`Controller::next_wake`] | time has passed |
 /// | [`Controller::close`] | shutdown: every waiting ask is evicted |
@@ -111,6 +114,8 @@ pub struct Controller {
     pub(crate) registry: Registry,
     pub(crate) counters: Counters,
     pub(crate) events: VecDeque<Event>,
+    /// When asks that wait may go, though nothing else happens.
+    pub(crate) look_again: Option<Time>,
 }
 
 /// The state of one domain besides its fair queues.
@@ -154,6 +159,7 @@ impl Controller {
             wheel: TimingWheel::default(),
             counters: Counters::default(),
             events: VecDeque::new(),
+            look_again: None,
         }
     }
 
@@ -195,12 +201,15 @@ impl Controller {
     /// When [`Controller::wake`] must be called next, if no other verb is called before. It may
     /// have nothing to do then: far deadlines are reached in a few steps.
     pub fn next_wake(&self) -> Option<Time> {
-        self.wheel.next_wake()
+        self.wheel.next_wake().into_iter().chain(self.look_again).min()
     }
 
     /// Advances the clock. A time that stands still or jumps back counts as the latest time.
     fn advance(&mut self, now: Time) -> Time {
         self.clock = self.clock.max(now);
+        if self.look_again.take_if(|at| *at <= self.clock).is_some() {
+            self.dispatch_all(self.clock);
+        }
         self.clock
     }
 

@@ -62,6 +62,7 @@ pub mod identity;
 pub mod invariant;
 mod lane_scheduler;
 mod links;
+mod loaded_models;
 mod lru;
 mod outcome;
 mod prefill_rate;

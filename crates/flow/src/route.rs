@@ -18,6 +18,7 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use candidate::PREFILL_RATE_UNKNOWN;
 pub use candidate::{BackendTraits, Candidate, RoutePreference};
 pub use choose::{RouteChoice, choose};
 pub use model_names::{ModelNameError, ModelNameRule, ModelNames, ResolvedModel};

@@ -3,25 +3,18 @@
 //! A number with a limited range is a type whose constructor checks it, so the controller does not
 //! check again.
 
+mod hysteresis;
+
 use crate::ask::{BANDS, Band};
 use crate::range::{Checked, check};
 use crate::route::RouteWeights;
 use crate::time::Span;
 use crate::weight::Weight;
 
+pub use hysteresis::Hysteresis;
+
 /// The upper limit of the configured number of waiting asks.
 pub const CAPACITY_MAX: u32 = 1 << 24;
-
-/// The stock per backend: a watermark with a lower and an upper bound around it.
-///
-/// An ask bypasses the queue while stock is below `upper`, and leaves it while stock is below
-/// `lower`, both times the number of ready backends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hysteresis {
-    lower: u64,
-    watermark: u64,
-    upper: u64,
-}
 
 /// How the stock of a backend is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -174,12 +167,19 @@ pub struct Settings {
     /// The tokens that a backend is believed to have in its prefix cache, if its engine does not
     /// report how many fit; 0 if no backend is chosen for its cache.
     pub cache_tokens: u64,
-    /// How far a flow may go ahead of its turn, in the queue's unit of cost at weight 1, if the
-    /// prompt of its next ask is cached where a place is free; 0 for never.
+    /// How far a flow may go ahead of its turn for a cached prompt, in cost at weight 1.
     pub cache_slack: u32,
-    /// How many later asks of its flow queue may go before an ask because their prompts are cached
-    /// where a place is free, in the order `fifo`; 0 for none.
+    /// How many later asks of its flow queue may pass an ask for their cached prompts, in `fifo`.
     pub cache_reorder: u32,
+    /// How long an ask may wait for a backend without room that has its prompt cached.
+    pub cache_delay: Span,
+    /// Whether cached tokens of prompts are charged too. If not, costs must be in tokens.
+    pub charge_cached: bool,
+    /// How long a backend that loads models on demand stays with a model that it has loaded while
+    /// asks for it wait; zero if every model counts as loaded.
+    pub model_stay: Span,
+    /// How far flows may go ahead of their turn for that, in cost at weight 1.
+    pub model_slack: u32,
     /// The class of flows without a class of their own.
     pub default_class: FlowClass,
     /// Further classes: number 1 and up in [`crate::Controller::flow`].
@@ -214,62 +214,6 @@ impl Bounds {
         match self {
             Self::Auto => Room::Open,
             Self::Fixed(hysteresis) => Room::Below(hysteresis.lower),
-        }
-    }
-}
-
-// === impl Hysteresis ===
-
-impl Hysteresis {
-    /// Bounds are stored in fixed point and rounded down, so that a product such as 5 × 2.2, which
-    /// should be a whole number, never admits one ask more.
-    pub(crate) const ONE: u64 = 1 << 20;
-
-    /// Bounds at `watermark × (1 ± deviation)`.
-    pub fn around(watermark: f64, deviation: f64) -> Checked<Self> {
-        let open = deviation > 0.0 && deviation < 1.0;
-        check(open, "percentage_deviation_for_bounds", deviation, "more than 0, less than 1")?;
-        Self::between(watermark * (1.0 - deviation), watermark, watermark * (1.0 + deviation))
-    }
-
-    /// Explicit bounds: `0 < lower <= watermark <= upper`.
-    pub fn between(lower: f64, watermark: f64, upper: f64) -> Checked<Self> {
-        let most = 1e9;
-        check(
-            watermark > 0.0 && watermark <= most,
-            "watermark_per_backend",
-            watermark,
-            "0 to 1e9",
-        )?;
-        // Below the smallest step of the fixed point no ask could ever leave the queue.
-        let low = lower * Self::ONE as f64 >= 1.0 && lower <= watermark;
-        check(low, "lower_bound_per_backend", lower, "more than 0, up to the watermark")?;
-        let high = (watermark..=most).contains(&upper);
-        check(high, "upper_bound_per_backend", upper, "the watermark to 1e9")?;
-        let fixed = |bound: f64| (bound * Self::ONE as f64) as u64;
-        Ok(Self { lower: fixed(lower), watermark: fixed(watermark), upper: fixed(upper) })
-    }
-
-    /// The same value for both bounds: no hysteresis.
-    pub fn limit(per_backend: f64) -> Checked<Self> {
-        Self::between(per_backend, per_backend, per_backend)
-    }
-
-    /// Lower bound, watermark and upper bound for this many ready backends.
-    pub fn scaled(self, ready: usize) -> [f64; 3] {
-        [self.lower, self.watermark, self.upper]
-            .map(|bound| bound as f64 * ready as f64 / Self::ONE as f64)
-    }
-}
-
-impl Default for Hysteresis {
-    /// The default of the source: a watermark of 2 with a deviation of one tenth.
-    fn default() -> Self {
-        let tenth = Self::ONE / 5;
-        Self {
-            lower: 2 * Self::ONE - tenth - 1,
-            watermark: 2 * Self::ONE,
-            upper: 2 * Self::ONE + tenth,
         }
     }
 }
@@ -387,6 +331,10 @@ impl Default for Settings {
             cache_tokens: 0,
             cache_slack: 0,
             cache_reorder: 0,
+            cache_delay: Span::ZERO,
+            charge_cached: true,
+            model_stay: Span::ZERO,
+            model_slack: 0,
             route: RouteWeights::default(),
             default_class: FlowClass::default(),
             classes: Vec::new(),

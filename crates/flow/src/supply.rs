@@ -118,6 +118,7 @@ impl Supply {
             backend.auto.restarted();
             backend.prefixes.clear();
             backend.prefill_rate = PrefillRate::default();
+            backend.loaded.report(None);
         }
         backend.trial = match (given.on_trial, backend.trial) {
             (false, _) => Trial::Passed,
@@ -150,7 +151,7 @@ impl Supply {
         self.detours = 0;
         self.detoured = false;
         for (model, set) in members {
-            // Models without a backend share nothing: requests for one need no backend of another.
+            // Models without a backend share nothing: a request for one needs no other one.
             let pool = if set.is_empty() { self.push_pool(set) } else { self.pool_for(set) };
             let number = model.0 as usize;
             self.by_model.resize(self.by_model.len().max(number + 1), NONE);

@@ -19,6 +19,7 @@ mod lane_scheduler;
 mod limits;
 mod many_names;
 mod misuse;
+mod models;
 mod objectives;
 mod oracles;
 mod orders;

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::runtime::Runtime;
 
 use crate::admin;
 use crate::backend::GatewayIdentity;
@@ -34,6 +35,8 @@ const LAST_TRACES: Duration = Duration::from_secs(2);
 pub(crate) struct Running {
     pub(crate) state: Arc<State>,
     threads: Vec<JoinHandle<()>>,
+    /// The runtime that waits for the signals to end.
+    runtime: Runtime,
 }
 
 /// Why a process did not start.
@@ -69,10 +72,14 @@ impl Running {
         }
         let watched = Arc::clone(&state);
         let identity = GatewayIdentity { addresses, instance: state.standing().instance.into() };
-        let watch = spawn("tidegate-watch", move || watch_over((watched, tls), source, identity))?;
-        let mut threads = vec![watch];
+        // A runtime opens files. All are open when the process tells its address.
+        let (runtime, background) = (task::runtime()?, task::runtime()?);
+        let watch = move || {
+            background.block_on(watch_over((watched, tls), source, identity));
+        };
+        let mut threads = vec![spawn("tidegate-watch", watch)?];
         threads.extend(show_on_bus(&state)?);
-        Ok(Self { state, threads })
+        Ok(Self { state, threads, runtime })
     }
 
     /// Adds a thread that ends with the process.
@@ -100,11 +107,10 @@ impl Running {
     /// Waits for SIGTERM or SIGINT, goes on for as long as it is to drain, then ends in order; a
     /// second signal ends it at once.
     pub(crate) fn run_until_signal(self, drain: Duration) -> io::Result<()> {
-        let runtime = task::runtime()?;
-        let mut signals = runtime.block_on(async { task::EndSignals::listen() })?;
-        let name = runtime.block_on(signals.next());
+        let mut signals = self.runtime.block_on(async { task::EndSignals::listen() })?;
+        let name = self.runtime.block_on(signals.next());
         tracing::info!(signal = name, "shutting down; once more to cut streams off");
-        runtime.block_on(async {
+        self.runtime.block_on(async {
             tokio::select! {
                 _ = signals.next() => {
                     self.state.close();
@@ -195,57 +201,53 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
 }
 
 /// Runs the background tasks until the process has ended.
-fn watch_over(
+async fn watch_over(
     (state, tls): (Arc<State>, Option<Arc<TlsListener>>),
     source: Option<Source>,
     identity: GatewayIdentity,
 ) {
-    let runtime = match task::runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return tracing::error!(%error, "the background tasks did not start"),
-    };
-    runtime.block_on(async {
-        let scheduler = Arc::clone(&state.scheduler);
-        task::spawn(async move { scheduler.keep_time().await });
-        task::spawn(Arc::clone(&state.fleet).watch(identity));
-        task::spawn(Arc::clone(&state).learn_names());
-        task::spawn(Arc::clone(&state).follow_cluster());
-        task::spawn(admin::status::watch(Arc::clone(&state)));
-        task::spawn(wake::run(Arc::clone(&state)));
-        if let Some(tls) = tls {
-            task::spawn(tls.watch());
-        }
-        if let Some(source) = source {
-            task::spawn(Arc::clone(&state).reload(source));
-        }
-        let accounts = state.observer.accounts().cloned();
-        if let Some(accounts) = &accounts {
-            task::spawn(Arc::clone(accounts).keep());
-        }
-        let tracer = state.observer.tracer();
-        let traces = tracer.map(|tracer| task::detached(trace_export::run(Arc::clone(tracer))));
-        let left = state.ended().await;
-        if let (Some(tracer), Some(traces)) = (tracer, traces) {
-            tracer.close();
-            // A receiver that is down must not delay the end.
-            let _ = tokio::time::timeout(LAST_TRACES, traces).await;
-        }
-        if let Some(accounts) = accounts {
-            accounts.write_last();
-        }
-        if left > 0 {
-            tracing::warn!(connections = left, "cut off at the end of the grace period");
-        }
-    });
+    let scheduler = Arc::clone(&state.scheduler);
+    task::spawn(async move { scheduler.keep_time().await });
+    task::spawn(Arc::clone(&state.fleet).watch(identity));
+    task::spawn(Arc::clone(&state).learn_names());
+    task::spawn(Arc::clone(&state).follow_cluster());
+    task::spawn(admin::status::watch(Arc::clone(&state)));
+    task::spawn(wake::run(Arc::clone(&state)));
+    if let Some(tls) = tls {
+        task::spawn(tls.watch());
+    }
+    if let Some(source) = source {
+        task::spawn(Arc::clone(&state).reload(source));
+    }
+    let accounts = state.observer.accounts().cloned();
+    if let Some(accounts) = &accounts {
+        task::spawn(Arc::clone(accounts).keep());
+    }
+    let tracer = state.observer.tracer();
+    let traces = tracer.map(|tracer| task::detached(trace_export::run(Arc::clone(tracer))));
+    let left = state.ended().await;
+    if let (Some(tracer), Some(traces)) = (tracer, traces) {
+        tracer.close();
+        // A receiver that is down must not delay the end.
+        let _ = tokio::time::timeout(LAST_TRACES, traces).await;
+    }
+    if let Some(accounts) = accounts {
+        accounts.write_last();
+    }
+    if left > 0 {
+        tracing::warn!(connections = left, "cut off at the end of the grace period");
+    }
 }
 
 /// Opens the file of accounts, where one is configured, and restores the quotas from it.
 fn open_accounts(state: &State) -> Result<(), StartError> {
-    let Some(file) = state.config.load().usage_file.clone() else { return Ok(()) };
+    let config = state.config.load();
+    let Some(file) = &config.usage_file else { return Ok(()) };
     let unfit = |error: store::StoreError| StartError::Unfit(error.into());
-    let accounts = Accounts::open(&file).map_err(unfit)?;
+    let accounts = Accounts::open(file).map_err(unfit)?;
     let now = clock::since_epoch();
-    state.tenants.restore(&accounts.tokens(now).map_err(unfit)?, now.as_secs());
+    let used = accounts.tokens(now).map_err(unfit)?;
+    state.tenants.restore(&used, config.charge_cached, now.as_secs());
     state.observer.account_to(accounts);
     Ok(())
 }

@@ -103,13 +103,19 @@ impl TenantLimits {
         self.by_name.store(Arc::new(kept));
     }
 
-    /// Sets what tenants used in this day and month before a restart. A tenant that is not
-    /// configured now may be later.
-    pub(crate) fn restore(&self, used: &BTreeMap<String, PeriodTokens>, secs: u64) {
+    /// Sets what tenants used in this day and month before a restart, with cached tokens or
+    /// without. A tenant that is not configured now may be later.
+    pub(crate) fn restore(
+        &self,
+        used: &BTreeMap<String, PeriodTokens>,
+        charge_cached: bool,
+        secs: u64,
+    ) {
         let mut by_name = BTreeMap::clone(&self.by_name.load());
         for (name, PeriodTokens { day, month }) in used.iter().take(KEPT_MAX) {
             let tenant = by_name.entry(name.clone()).or_default();
-            tenant.amounts().quota.restore(*day, *month, secs / DAY_SECS);
+            let [day, month] = [day, month].map(|used| used.charged(charge_cached));
+            tenant.amounts().quota.restore(day, month, secs / DAY_SECS);
         }
         self.by_name.store(Arc::new(by_name));
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use store::{StoreError, UsageAmounts, UsageKey, UsageQuery, UsageStore};
+use store::{StoreError, UsageAmounts, UsageKey, UsageQuery, UsageStore, UsedTokens};
 
 use crate::calendar;
 use crate::clock;
@@ -42,8 +42,8 @@ pub(crate) struct Accounts {
 /// The tokens of one tenant in the present day and month.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PeriodTokens {
-    pub(crate) day: u64,
-    pub(crate) month: u64,
+    pub(crate) day: UsedTokens,
+    pub(crate) month: UsedTokens,
 }
 
 // === impl Accounts ===

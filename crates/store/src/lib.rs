@@ -38,7 +38,7 @@ pub use error::{ErrorKind, StoreError};
 pub use message::{BATCH_ROUTE, Body, Message, Outcome, StoredResult};
 pub use moment::Moment;
 pub use sqlite::{SqliteStore, ledger};
-pub use usage::{UsageAmounts, UsageKey, UsageQuery, UsageStore};
+pub use usage::{UsageAmounts, UsageKey, UsageQuery, UsageStore, UsedTokens};
 
 use std::pin::Pin;
 

@@ -59,6 +59,15 @@ pub struct UsageKey {
     pub model: String,
 }
 
+/// The tokens of a tenant in a period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsedTokens {
+    /// Those of prompts and responses.
+    pub all: u64,
+    /// Those of prompts that backends had in their caches.
+    pub cached: u64,
+}
+
 /// Amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageAmounts {
@@ -231,13 +240,16 @@ impl UsageStore {
     }
 
     /// The tokens of each tenant since an hour.
-    pub fn tokens_since(&self, hour: u64) -> Result<Vec<(String, u64)>, StoreError> {
+    pub fn tokens_since(&self, hour: u64) -> Result<Vec<(String, UsedTokens)>, StoreError> {
         let read = || {
             let mut sql = self.connection.prepare_cached(
-                "SELECT tenant, sum(prompt + completion) FROM usage WHERE hour >= ?1 \
+                "SELECT tenant, sum(prompt + completion), sum(cached) FROM usage WHERE hour >= ?1 \
                  GROUP BY tenant",
             )?;
-            let tokens = |row: &Row<'_>| Ok((row.get(0)?, unsigned(row, 1)?));
+            let tokens = |row: &Row<'_>| {
+                let (all, cached) = (unsigned(row, 1)?, unsigned(row, 2)?);
+                Ok((row.get(0)?, UsedTokens { all, cached }))
+            };
             sql.query_map([signed(hour)], tokens)?.collect::<Result<_, _>>()
         };
         read().map_err(|error| broken(&self.path, error))
@@ -248,6 +260,15 @@ impl UsageStore {
         let sql = "DELETE FROM usage WHERE hour < ?1";
         let removed = self.connection.execute(sql, [signed(before)]).optional();
         removed.map(|_| ()).map_err(|error| broken(&self.path, error))
+    }
+}
+
+// === impl UsedTokens ===
+
+impl UsedTokens {
+    /// Those that count where cached tokens do or do not.
+    pub fn charged(self, charge_cached: bool) -> u64 {
+        self.all.saturating_sub(if charge_cached { 0 } else { self.cached })
     }
 }
 
@@ -321,6 +342,10 @@ mod tests {
         UsageAmounts { requests: 1, prompt, completion, ..UsageAmounts::default() }
     }
 
+    fn all(all: u64) -> UsedTokens {
+        UsedTokens { all, cached: 0 }
+    }
+
     #[test]
     fn x05_amounts_add_up_by_the_hour_and_outlive_the_process() {
         let folder = std::env::temp_dir().join(format!("usage-{}", std::process::id()));
@@ -332,14 +357,15 @@ mod tests {
         std::mem::forget(store);
         let mut store = UsageStore::open(&path).unwrap();
         store.add([(&key(7, "a"), &tokens(1, 1)), (&key(8, "a"), &tokens(100, 0))]).unwrap();
-        assert_eq!(store.tokens_since(7).unwrap(), [("a".into(), 113), ("b".into(), 10)]);
-        assert_eq!(store.tokens_since(8).unwrap(), [("a".into(), 100)]);
+        let since = |store: &UsageStore, hour| store.tokens_since(hour).unwrap();
+        assert_eq!(since(&store, 7), [("a".into(), all(113)), ("b".into(), all(10))]);
+        assert_eq!(since(&store, 8), [("a".into(), all(100))]);
         let query =
             UsageQuery { tenant: Some("a".into()), since: 7, until: 8, after: None, limit: 10 };
         let sum = UsageAmounts { requests: 2, ..tokens(11, 2) };
         assert_eq!(store.read(&query).unwrap(), [(key(7, "a"), sum)]);
         store.forget(8).unwrap();
-        assert_eq!(store.tokens_since(0).unwrap(), [("a".into(), 100)]);
+        assert_eq!(since(&store, 0), [("a".into(), all(100))]);
         std::fs::write(folder.join("other"), "no database").unwrap();
         assert!(UsageStore::open(&folder.join("other")).is_err());
         std::fs::remove_dir_all(folder).unwrap();

@@ -16,7 +16,7 @@ use crate::time::{Span, Time};
 /// An ask that has passed the checks that do not depend on load.
 pub(super) struct CheckedAsk<'a> {
     pub(super) ask: &'a Ask,
-    blocks: &'a PromptBlocks,
+    pub(super) blocks: &'a PromptBlocks,
     workload: u32,
     pub(super) key: QueueKey,
     /// When its wait would end, and the limit that would end it.
@@ -180,8 +180,11 @@ impl Controller {
         if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, room) {
             return None;
         }
+        if self.is_delayed(checked, room) {
+            return None;
+        }
         let input = || RouteInput::of(checked.ask, checked.blocks);
-        self.choose_backend(checked.key.flow, checked.key.pool, room, input)
+        self.choose_backend((checked.key.flow, checked.ask.model), checked.key.pool, room, input)
     }
 
     /// Whether the ask may wait; evicts another ask for it if necessary.

@@ -23,8 +23,9 @@ impl Controller {
     pub fn settle(&mut self, ticket: Ticket, usage: Usage, now: Time) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
-        if let Usage::Cost(cost) = usage {
-            self.true_up(slot, cost.min(COST_MAX) as u32, now);
+        match usage {
+            Usage::Cost(cost) => self.true_up(slot, cost.min(COST_MAX) as u32, now),
+            Usage::Unknown => self.take_refund_back(slot),
         }
         self.finish(slot, now);
         Ok(())
@@ -42,6 +43,7 @@ impl Controller {
             self.end(slot, now);
             return Ok(Stage::Waiting);
         }
+        self.take_refund_back(slot);
         self.finish(slot, now);
         Ok(Stage::InFlight)
     }
@@ -140,6 +142,7 @@ impl Controller {
         let limited = self.flows[flow].limited;
         self.prompt_failed(slot);
         self.prompt_left(slot);
+        self.leave_model(slot);
         self.supply.give_back(from, band, stock);
         if self.is_auto() {
             self.count_end(slot);
@@ -149,6 +152,7 @@ impl Controller {
         }
         self.asks[slot].backend = to;
         self.supply.take(to, band, stock);
+        self.use_model(slot);
         self.send_prompt(slot);
         if self.is_auto() {
             self.count_grant(slot);
@@ -177,6 +181,22 @@ impl Controller {
             self.domain_of(pool).demand.corrected(difference, now);
         }
         self.recharge(slot, cost);
+    }
+
+    /// Takes the tokens that are expected to be cached out of the charge of a granted ask.
+    pub(super) fn refund_cached(&mut self, slot: u32) {
+        let cached = self.expected_cached(slot);
+        if cached > 0 && !self.settings.charge_cached {
+            let cost = self.asks[slot].cost.saturating_sub(cached).max(1);
+            self.true_up(slot, cost, self.clock);
+        }
+    }
+
+    /// Takes back what was refunded for a cache, because no response has confirmed it: otherwise
+    /// prompts that only look cached would cost less.
+    fn take_refund_back(&mut self, slot: u32) {
+        let cost = self.asks[slot].cost.max(self.asks[slot].estimate);
+        self.true_up(slot, cost, self.clock);
     }
 
     /// Sets the charge of an ask in flight, at every level.
@@ -226,6 +246,7 @@ impl Controller {
 
     /// Returns the stock of an ask in flight; returns its flow, and whether that was at its limit.
     fn release(&mut self, slot: u32) -> (u32, bool) {
+        self.leave_model(slot);
         self.prompt_left(slot);
         let record = &self.asks[slot];
         let (backend, flow) = (record.backend, self.flow_queues[record.flow_queue].flow);

@@ -42,7 +42,8 @@ impl Controller {
             let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
             let room = self.settings.bounds.to_dequeue();
             let input = || self.route_input_of(slot);
-            let Some(route) = self.choose_backend(flow, pool, room, input) else { return };
+            let asker = (flow, self.asks[slot].model_id());
+            let Some(route) = self.choose_backend(asker, pool, room, input) else { return };
             let route = Route { overtaken, ..route };
             let waited = now.since(self.asks[slot].arrival);
             self.fair_queue_of(flow_queue).overload.granted(late);
@@ -150,6 +151,7 @@ impl Controller {
         record.granted = self.clock;
         let (flow_queue, cost, band) = (record.flow_queue, record.cost, record.band.index());
         self.supply.take(backend, band, record.stock(self.settings.stock));
+        self.use_model(slot);
         self.send_prompt(slot);
         if self.is_auto() {
             self.count_grant(slot);
@@ -168,6 +170,7 @@ impl Controller {
         if self.flows[flow].limited {
             self.limits_after_grant(flow, backend);
         }
+        self.refund_cached(slot);
     }
 
     fn charge_flow_queue(&mut self, at: u32, cost: u32, overtaken: Option<u64>) -> Charge {

@@ -127,6 +127,7 @@ impl Controller {
         let (own, ahead) = self.prompt_left(slot);
         let backend = &mut self.supply.backends[backend as usize];
         backend.prefill_rate.learn(own, ahead, now.since(granted));
+        backend.loaded.started(slot, now.since(granted), now);
         let domain = backend.domain;
         if let Some(domain) = self.domains.get_mut(domain as usize) {
             domain.start_time.learn(now.since(granted));

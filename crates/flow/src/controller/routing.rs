@@ -5,7 +5,7 @@
 
 use super::Controller;
 use super::prompts::RouteInput;
-use crate::ask::{Ask, Ticket};
+use crate::ask::{Ask, ModelId, Ticket};
 use crate::queue::asks::Phase;
 use crate::route::{Candidate, RouteChoice, RoutePreference, RouteReason, choose};
 use crate::settings::{Bounds, Room, StockUnit};
@@ -46,14 +46,16 @@ impl Controller {
     /// The backend of a pool for an ask. The input is computed only if there is a choice.
     pub(super) fn choose_backend<'a>(
         &self,
-        flow: u32,
+        (flow, model): (u32, ModelId),
         pool: u32,
         room: Room,
         input: impl FnOnce() -> RouteInput<'a>,
     ) -> Option<Route> {
         let limited = self.flows[flow].limited;
         let usable = |&at: &u32| {
-            self.supply.has_room(at, room) && (!limited || self.flows.may_use(flow, at))
+            self.supply.has_room(at, room)
+                && (!limited || self.flows.may_use(flow, at))
+                && !self.defers(at, model)
         };
         let members = &self.supply.pools[pool as usize].members;
         if let [only] = members[..] {
@@ -64,14 +66,26 @@ impl Controller {
         let held = |at: u32| self.supply.backends[at as usize].prefixes.held_of(blocks.hashes());
         // Otherwise prompts would weigh where no cache can help: `depth` counts the asks already.
         let shared = !blocks.is_empty() && usable.clone().any(|at| held(at) > 0);
+        let in_flight = |at: u32| self.supply.backends[at as usize].in_flight_total();
+        let delayed = if shared { usable.clone().map(in_flight).min().unwrap_or(0) } else { 0 };
         let candidates = usable.map(|at| {
-            let candidate = self.candidate(at, &preference);
+            let load_ms = self.load_ms(at, model);
+            let candidate = Candidate { load_ms, ..self.candidate(at, &preference) };
             if !shared {
                 return candidate;
             }
             let cached = blocks.tokens_of(held(at), tokens);
             let uncomputed = self.supply.backends[at as usize].uncomputed;
-            Candidate { cached_tokens: cached, uncomputed_tokens: uncomputed, ..candidate }
+            // Asks with one prompt share its memory, so that very many fit and each would count for
+            // nearly nothing.
+            let request_weight = candidate.request_weight.max(1.0);
+            Candidate {
+                cached_tokens: cached,
+                uncomputed_tokens: uncomputed,
+                delayed,
+                request_weight,
+                ..candidate
+            }
         });
         let choice = choose(&preference, &self.settings.route, candidates)?;
         let backend = choice.at;
@@ -147,7 +161,9 @@ impl Controller {
             fill: full.map_or(0.0, |full| in_flight / full) as f32,
             cached_tokens: 0,
             uncomputed_tokens: 0,
+            delayed: 0,
             prefill_rate: backend.prefill_rate.per_second().map(|rate| rate as f32),
+            load_ms: 0.0,
             has_adapter: preference
                 .adapter
                 .is_some_and(|adapter| backend.adapters.contains(&adapter)),

@@ -6,6 +6,7 @@
 //! passed by few others at most. `docs/FLOW.md` section 17 has the bounds.
 
 use super::Controller;
+use super::models::Turn;
 use crate::queue::flow_queue::FlowQueue;
 use crate::settings::Settings;
 use crate::time::Time;
@@ -28,7 +29,8 @@ pub(super) struct NextAsk {
 /// The best ask found so far.
 struct Best {
     next: NextAsk,
-    cached: u64,
+    /// Its tokens that are cached; `None` if it is delayed.
+    cached: Option<u64>,
     /// The asks of its flow queue whose turn is before its own.
     passes: Vec<u32>,
 }
@@ -40,16 +42,26 @@ impl Controller {
     pub(super) fn next_ask(&mut self, turn: u32, now: Time) -> Option<NextAsk> {
         let slot = self.first_ask_of(turn, now)?;
         let next = NextAsk { flow_queue: turn, slot, overtaken: None };
-        let Settings { cache_slack, cache_reorder, .. } = self.settings;
-        if (cache_slack == 0 && cache_reorder == 0) || self.prompts.is_empty() {
+        match self.turn_of(turn, slot, now) {
+            Turn::Goes => {}
+            Turn::Passed(next) => return Some(next),
+            Turn::Waits => return None,
+        }
+        if !self.looks_for_cached() {
             return Some(next);
         }
-        let cached = self.cached_at_free_place(turn, slot);
+        let delay = self.delay_of(slot, now);
+        // An ask that is delayed goes after all others.
+        let cached = delay.is_none().then(|| self.cached_at_free_place(turn, slot));
         let mut best = Best { next, cached, passes: Vec::new() };
-        let within = self.within_slack(turn);
+        let within = self.within_slack(turn, self.settings.cache_slack);
         let count = (LOOK_MAX / within.len().max(1)).max(1);
         for flow_queue in within {
             self.look_for_cached(flow_queue, count, now, &mut best);
+        }
+        if let Some(delay) = delay.filter(|_| best.cached.is_none()) {
+            self.look_again_at(delay);
+            return None;
         }
         for &slot in &best.passes {
             if let Some(kept) = self.prompts.get_mut(slot as usize) {
@@ -61,11 +73,17 @@ impl Controller {
         Some(NextAsk { overtaken, ..best.next })
     }
 
+    /// Whether asks are chosen for their cached prompts at all.
+    pub(super) fn looks_for_cached(&self) -> bool {
+        let Settings { cache_slack, cache_reorder, .. } = self.settings;
+        (cache_slack > 0 || cache_reorder > 0) && self.settings.cache_tokens > 0
+    }
+
     /// The flow queues that may go: the one whose turn it is, and those within the slack.
-    fn within_slack(&self, turn: u32) -> Vec<u32> {
+    pub(super) fn within_slack(&self, turn: u32, slack: u32) -> Vec<u32> {
         let FlowQueue { pool, band, tag: least, .. } = self.flow_queues[turn];
         let fair_queue = &self.fair_queues[pool as usize][band.index()];
-        let slack = Weight::ONE.stretch(self.settings.cache_slack);
+        let slack = Weight::ONE.stretch(slack);
         // The charge of a grant ahead of a flow queue that is held back has a rule of its own.
         let is_held_back = fair_queue.least_over_share().is_some_and(|held| held < least);
         if slack == 0 || is_held_back {
@@ -94,8 +112,8 @@ impl Controller {
             // Asks from before the caches were looked at have no prompt.
             let kept = self.prompts.get(slot as usize);
             passed_most = passed_most.max(kept.map_or(0, |kept| kept.passed));
-            let cached = self.cached_at_free_place(flow_queue, slot);
-            if cached > best.cached {
+            let cached = Some(self.cached_at_free_place(flow_queue, slot));
+            if cached > best.cached && self.delay_of(slot, now).is_none() {
                 let next = NextAsk { flow_queue, slot, overtaken: None };
                 *best = Best { next, cached, passes: line[..at].to_vec() };
             }
@@ -109,7 +127,9 @@ impl Controller {
         let input = self.route_input_of(slot);
         let limited = self.flows[flow].limited;
         let usable = |&&at: &&u32| {
-            self.supply.has_room(at, room) && (!limited || self.flows.may_use(flow, at))
+            self.supply.has_room(at, room)
+                && (!limited || self.flows.may_use(flow, at))
+                && self.has_model(at, slot)
         };
         let members = self.supply.pools[pool as usize].members.iter().filter(usable);
         let held = members

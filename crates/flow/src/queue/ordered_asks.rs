@@ -141,6 +141,20 @@ impl OrderedAsks {
         line.in_turn(asks).take(LOOK_MAX).filter(could_go).take(count).collect()
     }
 
+    /// Up to `count` asks in the order of their turns, if that is the order `fifo`: the fresh ones,
+    /// or the late ones if there are no others.
+    pub(crate) fn next_in_turn(&self, count: usize, now: Time, asks: &Asks) -> Vec<u32> {
+        let fresh = self.next_fresh(count, now, asks);
+        let late = match &self.lines {
+            _ if !fresh.is_empty() => return fresh,
+            Lines::Fifo(lines) => &Line::from(lines[LATE]),
+            Lines::Mixed(lines) => &lines[LATE],
+            _ => return fresh,
+        };
+        let could_go = |&slot: &u32| asks[slot].deadline > now;
+        late.in_turn(asks).take(LOOK_MAX).filter(could_go).take(count).collect()
+    }
+
     /// The asks that were found late. There may be more: an ask behind a fresh one is not looked
     /// at.
     pub(crate) const fn late(&self) -> AskSum {

@@ -15,7 +15,7 @@ const REQUEST_WEIGHT_MAX: f32 = 100.0;
 const POWER_MAX_WATTS: f32 = 1e6;
 /// The tokens of a prompt that a backend computes in a second, until its first tokens show it: one
 /// common GPU with a small model.
-const PREFILL_RATE_UNKNOWN: f64 = 8000.0;
+pub(crate) const PREFILL_RATE_UNKNOWN: f64 = 8000.0;
 const PREFILL_RATE_MAX: f32 = 1e6;
 /// The largest handicap, as large as any other term.
 const HANDICAP_MAX: f32 = 1e4;
@@ -78,10 +78,15 @@ pub struct Candidate {
     /// The tokens of other prompts that it has to compute first; 0 if no candidate has a part of
     /// the prompt in its cache.
     pub uncomputed_tokens: u64,
+    /// The fewest asks in flight at any candidate: to compute the prompt again delays at least as
+    /// many others.
+    pub delayed: u32,
     /// How many tokens of a prompt it computes in a second, once that is known.
     pub prefill_rate: Option<f32>,
     /// Whether it has loaded the adapter that the ask needs.
     pub has_adapter: bool,
+    /// The milliseconds until it has loaded the model that the ask needs.
+    pub load_ms: f32,
     /// The number of its last grant: equal candidates take turns.
     pub last_granted: u64,
 }
@@ -143,8 +148,10 @@ impl Candidate {
             fill: 0.0,
             cached_tokens: 0,
             uncomputed_tokens: 0,
+            delayed: 0,
             prefill_rate: None,
             has_adapter: false,
+            load_ms: 0.0,
             last_granted: 0,
         }
     }
@@ -192,8 +199,12 @@ impl Candidate {
         share(self.fill)
     }
 
-    /// The milliseconds by which its cache brings the first token forward, less those for which it
-    /// computes other prompts first.
+    pub(super) fn load_ms(&self) -> f64 {
+        sound(self.load_ms, LATENCY_MAX_MS).unwrap_or(0.0)
+    }
+
+    /// The milliseconds that its cache saves, to the ask and to those that it would delay, less
+    /// those for which it computes other prompts first.
     pub(super) fn saved_ms(&self) -> f64 {
         if (self.cached_tokens, self.uncomputed_tokens) == (0, 0) {
             return 0.0;
@@ -201,6 +212,7 @@ impl Candidate {
         let rate = self.prefill_rate.and_then(|rate| sound(rate, PREFILL_RATE_MAX));
         let rate = rate.filter(|&rate| rate > 0.0).unwrap_or(PREFILL_RATE_UNKNOWN);
         let tokens = |tokens: u64| tokens.min(COST_MAX) as f64;
-        (tokens(self.cached_tokens) - tokens(self.uncomputed_tokens)) / rate * 1000.0
+        let saved = tokens(self.cached_tokens) * (1.0 + f64::from(self.delayed));
+        (saved - tokens(self.uncomputed_tokens)) / rate * 1000.0
     }
 }

@@ -44,7 +44,8 @@ pub struct RouteScore {
     pub kv_penalty: f64,
     /// Lost by a backend that has just become ready again.
     pub handicap: f64,
-    /// Gained by a cached prompt, less the prompts to compute before it, and by a loaded adapter.
+    /// Gained by a cached prompt, less the prompts to compute before it, and by a loaded adapter;
+    /// lost by a model that is not loaded.
     pub affinity: f64,
 }
 
@@ -137,7 +138,7 @@ impl<'a> Scorer<'a> {
         let terms = &self.weights.terms;
         let at_home = self.home == Some(candidate.backend);
         let adapter = self.wants_adapter && candidate.has_adapter;
-        candidate.saved_ms()
+        candidate.saved_ms() - candidate.load_ms()
             + if at_home { terms.prefix_bonus } else { 0.0 }
             + if adapter { terms.adapter_bonus } else { 0.0 }
     }

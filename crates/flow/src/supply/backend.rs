@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::ask::{BANDS, BackendId, ModelId};
 use crate::auto_watermark::{AutoLimits, AutoState};
+use crate::loaded_models::LoadedModels;
 use crate::prefill_rate::PrefillRate;
 use crate::prefix_index::PrefixIndex;
 use crate::route::BackendTraits;
@@ -65,6 +66,7 @@ pub(crate) struct Backend {
     /// The tokens of prompts that it still has to compute, and how fast it does.
     pub(crate) uncomputed: u64,
     pub(crate) prefill_rate: PrefillRate,
+    pub(crate) loaded: LoadedModels,
     /// Whether the caller listed it as ready, paused or not; whether paused; and its trial.
     pub(super) up: bool,
     pub(super) paused: bool,
@@ -126,6 +128,7 @@ impl Backend {
             kv_tokens: None,
             uncomputed: 0,
             prefill_rate: PrefillRate::default(),
+            loaded: LoadedModels::default(),
             up: false,
             paused: false,
             trial: Trial::Passed,

@@ -284,8 +284,9 @@ impl Reference {
     pub(super) fn settle(&mut self, name: usize, usage: Usage, now: Time) -> Result<(), Misuse> {
         self.advance(now);
         let at = self.find_in_flight(name)?;
-        if let Usage::Cost(cost) = usage {
-            self.recharge(at, cost.min(COST_MAX) as u32);
+        match usage {
+            Usage::Cost(cost) => self.recharge(at, cost.min(COST_MAX) as u32),
+            Usage::Unknown => self.take_refund_back(at),
         }
         self.finish(at);
         Ok(())
@@ -299,6 +300,7 @@ impl Reference {
             self.withdraw(at);
             return Ok(Stage::Waiting);
         }
+        self.take_refund_back(at);
         self.finish(at);
         Ok(Stage::InFlight)
     }

@@ -1,7 +1,8 @@
 //! K02: within the slack the ask whose prompt is cached goes first, and no other one starves.
+//! K03: cached tokens are not charged.
 
-use super::fixture::{Fixture, limited_to, prompt};
-use crate::{Ask, Settings, Span, Ticket, Verdict};
+use super::fixture::{Fixture, MODEL, backend, limited_to, prompt};
+use crate::{Ask, BackendId, Settings, Span, Ticket, Usage, Verdict};
 
 const TOKENS: u64 = 640;
 
@@ -28,7 +29,8 @@ impl Line {
     }
 
     fn with(settings: Settings) -> Self {
-        let mut fixture = Fixture::new(settings, 1);
+        // The second backend serves another model.
+        let mut fixture = Fixture::with(settings, &[backend(0, &[MODEL.0]), backend(1, &[2])]);
         let ask = Ask { prompt: TOKENS, ..fixture.ask("first") };
         let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 10), fixture.now);
         let Verdict::Granted { ticket: running, .. } = verdict else { panic!("{verdict:?}") };
@@ -45,7 +47,11 @@ impl Line {
 
     /// Ends the ask in flight; returns the flow that goes next.
     fn next(&mut self) -> Option<&'static str> {
-        self.fixture.gate.settle(self.running, crate::Usage::Unknown, self.fixture.now).unwrap();
+        self.next_after(Usage::Unknown)
+    }
+
+    fn next_after(&mut self, usage: Usage) -> Option<&'static str> {
+        self.fixture.gate.settle(self.running, usage, self.fixture.now).unwrap();
         self.fixture.collect();
         self.running = *self.fixture.granted().first()?;
         self.names.iter().find(|(ticket, _)| *ticket == self.running).map(|(_, flow)| *flow)
@@ -123,6 +129,82 @@ fn k02_inside_a_flow_no_ask_is_passed_more_often_than_allowed() {
     }
 }
 
+/// The grants of a flow whose prompts are cached among 26, beside one whose prompts are not. Its
+/// asks end with this usage, the others with their estimate.
+fn granted_to_warm(charge_cached: bool, usage: Usage) -> usize {
+    let mut line = Line::with(Settings { charge_cached, ..with_slack(0) });
+    for at in 0..30 {
+        line.wait("cold", 1 + at, TOKENS + 60);
+        line.wait("warm", 0, TOKENS + 60);
+    }
+    let (mut warm, mut ending) = (0, Usage::Unknown);
+    for _ in 0..26 {
+        let is_warm = line.next_after(ending) == Some("warm");
+        warm += usize::from(is_warm);
+        ending = if is_warm { usage } else { Usage::Cost(TOKENS + 60) };
+    }
+    warm
+}
+
+/// K03: a flow whose prompts are cached is granted more asks, because they cost less. While they
+/// run, what is expected to be cached is not charged; a response must confirm it.
+#[test]
+fn k03_tokens_that_are_cached_are_not_charged() {
+    assert_eq!(granted_to_warm(true, Usage::Unknown), 13, "turn by turn");
+    // 700 to 60 is 35 to 3.
+    assert_eq!(granted_to_warm(false, Usage::Cost(60)), 24);
+    assert_eq!(granted_to_warm(false, Usage::Unknown), 13, "no response has confirmed it");
+}
+
+/// K03: what was refunded at the first backend is taken back, even if the last one was cold.
+#[test]
+fn k03_a_move_to_a_cold_backend_keeps_no_refund() {
+    for (ending, expected) in [(Usage::Unknown, "cold"), (Usage::Cost(60), "warm")] {
+        let mut line = Line::with(Settings { charge_cached: false, ..with_slack(0) });
+        for _ in 0..3 {
+            line.wait("warm", 0, 700);
+        }
+        line.wait("cold", 1, 900);
+        assert_eq!(line.next(), Some("warm"));
+        line.fixture.gate.moved(line.running, BackendId(1), line.fixture.now).unwrap();
+        // Its place at the first backend is free for the second ask.
+        assert_eq!(line.next_after(ending), Some("warm"));
+        assert_eq!(line.next_after(Usage::Cost(60)), Some(expected));
+    }
+}
+
+/// K03: the asks of a warm flow that run at once do not wait for the ends of each other.
+#[test]
+fn k03_what_is_expected_to_be_cached_is_not_charged_while_an_ask_runs() {
+    let settings = Settings { charge_cached: false, cache_tokens: 1_000_000, ..limited_to(20.0) };
+    let mut fixture = Fixture::new(settings, 1);
+    let offer = |fixture: &mut Fixture, flow: &str, text: u64| {
+        let ask = Ask { prompt: TOKENS, cost: TOKENS + 60, ..fixture.ask(flow) };
+        fixture.gate.offer_prompt(ask, prompt(text, 0, 10), fixture.now)
+    };
+    let running: Vec<_> = (0..20).map(|_| offer(&mut fixture, "first", 0)).collect();
+    let mut warm = Vec::new();
+    for at in 0..20 {
+        let Verdict::Queued { .. } = offer(&mut fixture, "cold", 1 + at) else { panic!() };
+        let Verdict::Queued { ticket } = offer(&mut fixture, "warm", 0) else { panic!() };
+        warm.push(ticket);
+    }
+    for verdict in running {
+        let Verdict::Granted { ticket, .. } = verdict else { panic!("{verdict:?}") };
+        fixture.settle(ticket, 60);
+    }
+    let granted = fixture.granted();
+    let count = granted.iter().filter(|ticket| warm.contains(ticket)).count();
+    assert!((17..=19).contains(&count), "{count} of {}", granted.len());
+}
+
+/// K03: the response corrects what was expected to be cached.
+#[test]
+fn k03_the_actual_cost_replaces_what_was_expected_to_be_cached() {
+    let dropped = Usage::Cost(TOKENS + 60);
+    assert_eq!(granted_to_warm(false, dropped), 13, "the engine had dropped the prompt each time");
+}
+
 /// An ask that came later with another objective stands beside the list. It is looked at, too.
 #[test]
 fn k02_inside_a_flow_every_objective_is_looked_at() {
@@ -142,4 +224,78 @@ fn k02_inside_a_flow_every_objective_is_looked_at() {
     let [_strict, warm, _lax] = [(1, 100), (0, 90), (2, 80)].map(|(text, time)| wait(text, time));
     line.next();
     assert_eq!(line.running, warm);
+}
+
+/// Two backends with one place each. The first has computed a prompt of 6400 tokens, which takes
+/// 0.8 s, and is busy. An ask with the same prompt waits.
+fn awaiting(cache_delay: Span) -> (Fixture, [Ticket; 2]) {
+    let settings = Settings { cache_delay, cache_reorder: 4, ..with_slack(0) };
+    let mut fixture = Fixture::new(settings, 2);
+    let offer = |fixture: &mut Fixture| {
+        let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+        fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now)
+    };
+    let Verdict::Granted { ticket: running, .. } = offer(&mut fixture) else { panic!() };
+    let Verdict::Queued { ticket: waiting } = offer(&mut fixture) else { panic!() };
+    fixture.collect();
+    (fixture, [running, waiting])
+}
+
+#[test]
+fn k02_an_ask_waits_for_the_backend_that_has_its_prompt() {
+    let (mut fixture, [running, waiting]) = awaiting(Span::from_secs(1));
+    fixture.pass(Span::from_millis(300));
+    assert_eq!(fixture.granted(), []);
+    fixture.settle(running, 1);
+    assert_eq!(fixture.granted(), [waiting]);
+    assert_eq!(fixture.gate.choice(waiting).map(|choice| choice.cached_tokens), Some(6400));
+}
+
+#[test]
+fn k02_an_ask_waits_for_a_cache_no_longer_than_it_saves_and_is_allowed() {
+    for (delay, millis) in [(1000, 800), (100, 100)] {
+        let (mut fixture, [_, waiting]) = awaiting(Span::from_millis(delay));
+        let wake = fixture.gate.next_wake().unwrap();
+        assert_eq!(wake.since(fixture.now), Span::from_millis(millis));
+        fixture.pass(Span::from_millis(millis - 1));
+        assert_eq!(fixture.granted(), []);
+        fixture.pass(Span::from_millis(1));
+        assert_eq!(fixture.granted(), [waiting]);
+    }
+}
+
+/// Another prompt does not wait behind it, and no band waits with it.
+#[test]
+fn k02_an_ask_that_waits_for_a_cache_holds_up_no_other() {
+    let (mut fixture, _) = awaiting(Span::from_secs(1));
+    let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+    let other = fixture.gate.offer_prompt(ask, prompt(7, 0, 100), fixture.now);
+    let Verdict::Queued { ticket: other } = other else { panic!("{other:?}") };
+    fixture.collect();
+    assert_eq!(fixture.granted(), [other]);
+
+    let (mut fixture, [_, waiting]) = awaiting(Span::from_secs(1));
+    fixture.send("flow", crate::Band::BestEffort);
+    fixture.collect();
+    assert_eq!(fixture.granted(), [waiting], "another band waits");
+}
+
+/// Without a queue an ask cannot wait, and is not refused for it.
+#[test]
+fn k02_an_ask_that_may_not_wait_goes_elsewhere() {
+    let delayed = Settings { cache_delay: Span::from_secs(1), cache_reorder: 4, ..with_slack(0) };
+    let mut no_room = delayed.clone();
+    no_room.default_class.capacity = 0;
+    let mut no_time = delayed.clone();
+    no_time.default_class.ttl = Span::from_millis(1);
+    for settings in [Settings { total_capacity: 0, ..delayed.clone() }, no_room, no_time] {
+        let mut fixture = Fixture::new(settings, 2);
+        for backend in [0, 1] {
+            let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+            let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now);
+            let granted =
+                matches!(verdict, Verdict::Granted { backend: at, .. } if at.0 == backend);
+            assert!(granted, "{verdict:?}");
+        }
+    }
 }

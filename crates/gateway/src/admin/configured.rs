@@ -30,8 +30,8 @@ pub(super) fn tenants(state: &State) -> (Vec<TenantState>, usize) {
         let used_up = state.tenants.used_up(tenant, now);
         TenantState {
             name: tenant.name.clone(),
-            tokens_today: used.day,
-            tokens_this_month: used.month,
+            tokens_today: used.day.charged(config.charge_cached),
+            tokens_this_month: used.month.charged(config.charge_cached),
             tokens_per_day: tenant.quotas.day,
             tokens_per_month: tenant.quotas.month,
             quota_used_up: used_up.map(|(period, _)| period),

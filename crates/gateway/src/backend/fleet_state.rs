@@ -41,7 +41,7 @@ pub(super) struct FleetState {
     pub(super) backends: BTreeMap<BackendId, BackendState>,
     last_id: u32,
     model_ids: ModelIds,
-    catalogue: Arc<Catalogue>,
+    pub(super) catalogue: Arc<Catalogue>,
     requested_subsets: Subsets,
     subsets: Arc<BTreeMap<Subset, ModelId>>,
     /// Whether model lists have changed since the catalogue was made.

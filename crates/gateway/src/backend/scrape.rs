@@ -56,6 +56,8 @@ pub(super) async fn scrape(fleet: Arc<Fleet>, id: BackendId) {
     let mut jitter = Jitter::new(u64::from(id.0));
     let mut support: Option<(BackendKind, MetricsSupport)> = None;
     let mut misses = 0u32;
+    // Whether the server tells which models it has loaded, once it was asked.
+    let mut tells: Option<(BackendKind, bool)> = None;
     while let Some(target) = fleet.scrape_target(id) {
         let kind = target.endpoint.kind;
         let known = support.filter(|(of, _)| target.is_up && *of == kind);
@@ -65,6 +67,11 @@ pub(super) async fn scrape(fleet: Arc<Fleet>, id: BackendId) {
             let metrics = fleet.scrape(id, &target).await;
             misses = if metrics { 0 } else { misses.saturating_add(1) };
             support = Some((kind, tried.after(metrics)));
+        }
+        tells = tells.filter(|(of, _)| target.is_up && *of == kind);
+        if target.is_up && tells.is_none_or(|(_, tells)| tells) {
+            let told = fleet.read_loaded(id, &target.endpoint, target.time).await;
+            tells = Some((kind, told || tells.is_some() || kind == BackendKind::Ollama));
         }
         let pause =
             target.every.saturating_mul(1 << misses.min(16)).min(PAUSE_MAX.max(target.every));

@@ -57,6 +57,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         keys: Arc::default(),
         tokens: None,
         cost: flow.cost,
+        charge_cached: root.section("queue").get("charge_cached"),
         flow: flow.settings,
         hold: flow.hold,
         cache_per_tenant: root.section("router").get("cache_per_tenant"),

@@ -69,6 +69,8 @@ pub struct Config {
     pub band_rules: Vec<BandRule>,
     /// The cost of a request in the queue.
     pub cost: Cost,
+    /// Whether tokens that a backend had in its cache count in costs, rates and quotas.
+    pub charge_cached: bool,
     /// The waits for configured models without a backend.
     pub hold: Hold,
     /// The model servers.

@@ -58,6 +58,13 @@ impl TokenUsage {
             counted: self.counted || other.counted,
         }
     }
+
+    /// The tokens that a request with this prompt is charged with. A prompt whose length only the
+    /// gateway has estimated is charged in full.
+    fn charged(self, prompt: Option<u64>, charge_cached: bool) -> Option<u64> {
+        let cached = self.cached.filter(|_| !charge_cached && self.prompt.is_some()).unwrap_or(0);
+        Some(prompt?.saturating_sub(cached).saturating_add(self.output?))
+    }
 }
 
 // === impl Request ===
@@ -71,7 +78,8 @@ impl Request {
             permit.streamed(tokens);
         }
         if self.config.cost == Cost::Tokens {
-            permit.charge(self.intent.prompt.saturating_add(tokens));
+            let cached = if self.config.charge_cached { 0 } else { self.record.cached_expected };
+            permit.charge(self.intent.prompt.saturating_sub(cached).saturating_add(tokens));
         }
     }
 
@@ -162,12 +170,10 @@ impl Request {
         if let (Some(model), Some(output)) = (self.model, tokens.output) {
             self.state.outputs.note(model, output / self.intent.choices.max(1));
         }
-        let whole = prompt.zip(tokens.output).map(|(prompt, output)| prompt.saturating_add(output));
-        self.settle_tenant(whole);
-        match (self.config.cost, prompt, tokens.output) {
-            (Cost::Tokens, Some(prompt), Some(output)) => {
-                Usage::Cost(prompt.saturating_add(output).max(1))
-            }
+        let charged = tokens.charged(prompt, self.config.charge_cached);
+        self.settle_tenant(charged);
+        match (self.config.cost, charged) {
+            (Cost::Tokens, Some(charged)) => Usage::Cost(charged.max(1)),
             _ => Usage::Unknown,
         }
     }

@@ -1,6 +1,7 @@
 //! X05: the limits of tenants in virtual time.
 
 use flow::Band;
+use store::UsedTokens;
 
 use super::*;
 
@@ -123,8 +124,9 @@ fn x05_quotas_end_with_the_day_and_the_month_and_outlive_a_restart() {
     // Another process knows it from the accounts.
     let waiting = with(Some(100), None, OnQuota::Wait);
     let restarted = self::limits(&waiting);
-    let used = BTreeMap::from([("a".to_owned(), PeriodTokens { day: 100, month: 100 })]);
-    restarted.restore(&used, hour(2, 0).secs);
+    let all = UsedTokens { all: 100, cached: 1 };
+    let used = BTreeMap::from([("a".to_owned(), PeriodTokens { day: all, month: all })]);
+    restarted.restore(&used, true, hour(2, 0).secs);
     assert!(
         restarted.charge(&waiting, (1, false), hour(2, 5)).unwrap().demoted,
         "it waits behind others"

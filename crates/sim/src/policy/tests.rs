@@ -1,5 +1,7 @@
 //! The plain gates, told what a gateway would tell them.
 
+mod routed;
+
 use flow::{Band, Hysteresis, Settings, Span, Time};
 
 use super::direct::Direct;

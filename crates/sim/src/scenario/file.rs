@@ -169,6 +169,7 @@ pub(super) struct Policy {
     pub(super) cache_tokens: Option<u64>,
     pub(super) cache_slack: Option<u32>,
     pub(super) cache_reorder: Option<u32>,
+    pub(super) cache_delay: Option<DurationText>,
     pub(super) watermark: Option<f64>,
     pub(super) pace: Option<DurationText>,
     pub(super) slo_tpot: Option<DurationText>,

@@ -39,6 +39,8 @@ pub struct PolicyConfig {
     pub cache_slack: u32,
     /// How many later requests of its tenant may go before a request for a cached prompt.
     pub cache_reorder: u32,
+    /// How long a request may wait for an engine that has its prompt cached.
+    pub cache_delay: Span,
     /// Tenants that send nothing.
     pub without: Vec<String>,
     /// Whether it sees the engines' metrics, where the scenario has any.
@@ -101,6 +103,7 @@ impl PolicyConfig {
             cache_tokens: self.cache_tokens,
             cache_slack: self.cache_slack,
             cache_reorder: self.cache_reorder,
+            cache_delay: self.cache_delay,
             default_class: FlowClass { capacity: flow_capacity, ttl, ..FlowClass::default() },
             ..Settings::default()
         };

@@ -53,6 +53,17 @@ fn r01_affinity_yields_to_load() {
     assert_eq!(pick(&RoutePreference::default(), &warm(3)).at, 1, "not worth three");
 }
 
+/// 800 tokens take 100 ms. If two asks are in flight everywhere, three would be delayed by that.
+#[test]
+fn k01_a_prompt_that_is_computed_again_delays_others() {
+    let field = |delayed| {
+        let [warm, cold] = equals([[0, 6, 0, 0], [0, 2, 0, 0]]);
+        [Candidate { cached_tokens: 800, delayed, ..warm }, Candidate { delayed, ..cold }]
+    };
+    assert_eq!(pick(&RoutePreference::default(), &field(2)).at, 0, "300 ms, for four asks more");
+    assert_eq!(pick(&RoutePreference::default(), &field(0)).at, 1, "100 ms, if none is delayed");
+}
+
 #[test]
 fn r01_affinity_is_named_when_it_decided() {
     let [warm, cold] = equals([[0, 1, 0, 0], [0; BANDS]]);

@@ -21,6 +21,8 @@ pub(super) struct Prompt {
     /// At its backend: the blocks that were held, and the tokens to compute.
     held: usize,
     uncomputed: u64,
+    /// Its tokens that were expected to be cached.
+    expected: u64,
 }
 
 // === impl Cache ===
@@ -65,13 +67,20 @@ impl Reference {
         prompt.blocks.tokens_of(held, prompt.tokens)
     }
 
+    /// Whether one of these backends has a part of a prompt.
+    pub(super) fn is_shared(&self, among: &[usize], prompt: &Prompt) -> bool {
+        among.iter().any(|&at| self.places.backends[at].cache.held_of(&prompt.blocks) > 0)
+    }
+
     /// The price of each of these backends for a prompt, in tokens; 0 if none has a part of it.
     pub(super) fn cache_price(&self, backend: usize, among: &[usize], prompt: &Prompt) -> i64 {
-        if among.iter().all(|&at| self.places.backends[at].cache.held_of(&prompt.blocks) == 0) {
+        if !self.is_shared(among, prompt) {
             return 0;
         }
         let uncomputed = self.places.backends[backend].cache.uncomputed;
-        uncomputed as i64 - self.cached_at(backend, prompt) as i64
+        let in_flight = |at: &usize| self.places.backends[*at].in_flight.iter().sum::<u32>();
+        let delayed = i64::from(among.iter().map(in_flight).min().unwrap_or(0));
+        uncomputed as i64 - self.cached_at(backend, prompt) as i64 * (1 + delayed)
     }
 
     /// The ask that goes, and the tag of the flow queue whose turn it is, if that is another one.
@@ -147,8 +156,26 @@ impl Reference {
         let cache = &mut self.places.backends[backend].cache;
         prompt.held = cache.held_of(&prompt.blocks);
         prompt.uncomputed = prompt.tokens - cached;
+        prompt.expected = cached;
         cache.enter(&prompt.blocks, capacity);
         cache.uncomputed += prompt.uncomputed;
+    }
+
+    /// Takes what is expected to be cached out of the charge of an ask that was granted.
+    pub(super) fn refund_cached(&mut self, at: usize) {
+        let expected = self.asks[at].prompt.expected;
+        if expected > 0 && !self.settings.charge_cached {
+            let cost = u64::from(self.asks[at].cost).saturating_sub(expected).max(1);
+            self.recharge(at, cost as u32);
+        }
+    }
+
+    /// No response has confirmed what was expected to be cached.
+    pub(super) fn take_refund_back(&mut self, at: usize) {
+        let ask = &self.asks[at];
+        if ask.cost < ask.estimate {
+            self.recharge(at, ask.estimate);
+        }
     }
 
     /// An ask has left its backend, after a failure before any work or for another reason.

@@ -145,16 +145,16 @@ impl Reference {
         let usable = self.usable(flow_queue, bound);
         // 8000 tokens a second, in millionths of a millisecond.
         let price = |at: usize| 125_000 * self.cache_price(at, &usable, prompt);
+        let shared = self.is_shared(&usable, prompt);
+        let cost = |at: usize| self.crowding(&self.places.backends[at], band, shared) + price(at);
         usable.iter().copied().min_by(|&one, &other| {
             let (a, b) = (&self.places.backends[one], &self.places.backends[other]);
-            let costs =
-                (self.crowding(a, band) + price(one), self.crowding(b, band) + price(other));
-            costs.0.cmp(&costs.1).then(a.granted_at.cmp(&b.granted_at))
+            cost(one).cmp(&cost(other)).then(a.granted_at.cmp(&b.granted_at))
         })
     }
 
     /// The depth penalty of a backend in routing, in millionths of a point.
-    fn crowding(&self, backend: &super::place::Backend, band: Band) -> i64 {
+    fn crowding(&self, backend: &super::place::Backend, band: Band, shared: bool) -> i64 {
         let own = f64::from(band as u32 + 1);
         let counted = backend.in_flight.iter().zip(1u32..);
         let depth: f64 = counted
@@ -167,7 +167,9 @@ impl Reference {
         // Where stock is in tokens, a full backend counts as twenty requests.
         let Bounds::Fixed(bounds) = self.settings.bounds else { return 0 };
         let full = total * bounds.scaled(1)[1] / backend.stock as f64;
-        let weight = f64::from((20.0 / full) as f32).min(100.0);
+        // Where a prompt is shared, a request counts at least as one.
+        let least = if shared { 1.0 } else { 0.0 };
+        let weight = f64::from((20.0 / full) as f32).max(least).min(100.0);
         let fill = f64::from((total / full) as f32).min(1.0);
         ((50.0 * weight * depth + 50.0 * fill) * 1e6).round() as i64
     }
@@ -341,7 +343,7 @@ impl Reference {
             let FlowQueue { pool, band, .. } = self.flow_queues[flow_queue];
             self.flow_queues[flow_queue].moved = self.fair_queues[pool][band.index()].next_move();
         }
-        self.finish_grant(flow_queue);
+        self.finish_grant(at);
     }
 
     /// An ask that begins to wait and is granted in the same moment.
@@ -352,14 +354,16 @@ impl Reference {
         self.send(at, backend);
         self.serve(at, None);
         self.leave(flow_queue);
-        self.finish_grant(flow_queue);
+        self.finish_grant(at);
     }
 
-    fn finish_grant(&mut self, flow_queue: usize) {
+    fn finish_grant(&mut self, at: usize) {
+        let flow_queue = self.asks[at].flow_queue;
         let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
         self.weigh(flow_queue);
         self.reconsider(flow);
         self.settle_levels(self.places.domain_of(pool));
+        self.refund_cached(at);
     }
 
     fn send(&mut self, at: usize, backend: usize) {

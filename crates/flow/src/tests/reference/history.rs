@@ -174,6 +174,12 @@ impl Random {
             cache_tokens: self.pick(&[0, 0, 640, 1_000_000]),
             cache_slack: self.pick(&[0, 1, 100, 10_000_000]),
             cache_reorder: self.pick(&[0, 1, 3, 1000]),
+            // The reference does not wait for a cache.
+            cache_delay: Span::ZERO,
+            charge_cached: self.pick(&[true, false]),
+            // No backend reports its loaded models, so these change nothing.
+            model_stay: Span::from_millis(self.pick(&[0, 10_000])),
+            model_slack: self.pick(&[0, 64]),
             default_class: self.class(),
             classes: vec![self.class(), self.class()],
             urgency: UrgencyWeights::new(law, Span::from_millis(500), 50.0).unwrap(),

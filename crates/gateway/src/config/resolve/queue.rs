@@ -43,6 +43,9 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         idle_flows_max: section.get("idle_flows_max"),
         cache_slack: section.get("cache_slack"),
         cache_reorder: section.get("cache_reorder"),
+        cache_delay: clock::span(section.get("cache_delay")),
+        model_stay: clock::span(section.get("model_stay")),
+        model_slack: section.get("model_slack"),
         overload_after: clock::span(section.get("overload_after")),
         ..Settings::default()
     };
@@ -56,6 +59,7 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         settings.order = by_session(section, settings.order);
     }
     let (parts, cost) = (flows::parts(section), section.get("cost"));
+    settings.charge_cached = cost != Cost::Tokens || section.get("charge_cached");
     notice_mistakes(section, &settings, (&parts, &session_parts));
     Queue { settings, parts, session_parts, cost, hold }
 }

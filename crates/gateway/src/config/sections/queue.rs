@@ -108,7 +108,40 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              affected. 0: the order inside a flow never gives way.",
         )
         .default("64"),
+        key(
+            "cache_delay",
+            OBJECTIVE,
+            "How long a request may wait for a backend that has its prompt cached and no room, \
+             although another backend has room. It never waits longer than it takes to compute \
+             the prompt again, and only while no other band and no other model waits. 0s: not at \
+             all.",
+        )
+        .default("1s"),
+        key(
+            "model_stay",
+            OBJECTIVE,
+            "How long a backend that loads models on demand (Ollama, llama-swap) stays with a \
+             model that it has loaded. Until then requests for its loaded models go first, and \
+             requests for another model wait while it has others in flight. Keep it below \
+             `queue_ttl`. With 0s turns alone decide.",
+        )
+        .default("10s"),
+        key(
+            "model_slack",
+            count(0, COST_MAX),
+            "How far a flow may go ahead of its turn for `model_stay`, in the unit of `cost` at \
+             weight 1.",
+        )
+        .default("64"),
         key("cost", Keyword(words::<Cost>), "What a request costs its flow.").default("requests"),
+        key(
+            "charge_cached",
+            Bool,
+            "Whether the tokens of a prompt that its backend had in its cache count in `cost = \
+             \"tokens\"` and in the rates and quotas of tenants. The response says how many they \
+             are (`cached_tokens`).",
+        )
+        .default("false"),
         key("admission", Keyword(words::<Admission>), "Which requests may wait.").default("all"),
         key(
             "bands",

@@ -139,8 +139,8 @@ pub(in crate::config) const TENANTS: SectionSchema = SectionSchema::new(
             "tokens_per_minute",
             count(1, LIMIT_MAX),
             "Tokens of prompts and responses in a minute. A request counts with its estimate, \
-             and with its real tokens when it ends. While the tokens are used up, requests get \
-             429.",
+             and with its real tokens when it ends, without those that its backend had in its \
+             cache (see `queue.charge_cached`). While the tokens are used up, requests get 429.",
         )
         .unset("no limit"),
         key(

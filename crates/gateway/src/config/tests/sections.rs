@@ -347,11 +347,32 @@ fn r02_boosts_and_penalties_are_configured() {
 }
 
 #[test]
+fn k04_the_stay_with_a_model_is_configured() {
+    let flow = good("[queue]\nmodel_stay = \"30s\"\nmodel_slack = 7").flow;
+    assert_eq!((flow.model_stay, flow.model_slack), (Span::from_secs(30), 7));
+    let flow = good("").flow;
+    assert_eq!((flow.model_stay, flow.model_slack), (Span::from_secs(10), 64));
+}
+
+#[test]
+fn k03_cached_tokens_are_charged_by_option() {
+    let charges = |text| {
+        let config = good(text);
+        (config.charge_cached, config.flow.charge_cached)
+    };
+    assert_eq!(charges(""), (false, true), "the queue counts requests");
+    assert_eq!(charges("[queue]\ncost = \"tokens\""), (false, false));
+    assert_eq!(charges("[queue]\ncost = \"tokens\"\ncharge_cached = true"), (true, true));
+}
+
+#[test]
 fn k01_the_prefix_index_is_configured() {
     assert_eq!(good("[queue]\ncache_slack = 7").flow.cache_slack, 7);
     assert_eq!(good("").flow.cache_slack, 4);
     assert_eq!(good("[queue]\ncache_reorder = 7").flow.cache_reorder, 7);
     assert_eq!(good("").flow.cache_reorder, 64);
+    assert_eq!(good("[queue]\ncache_delay = \"2s\"").flow.cache_delay, Span::from_secs(2));
+    assert_eq!(good("").flow.cache_delay, Span::from_secs(1));
     let config = good("[router]\ncache_tokens = 0\ncache_per_tenant = true");
     assert_eq!((config.flow.cache_tokens, config.cache_per_tenant), (0, true));
     let config = good("");

@@ -36,6 +36,7 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
         cache_tokens: given.cache_tokens.unwrap_or(0),
         cache_slack: given.cache_slack.unwrap_or(0),
         cache_reorder: given.cache_reorder.unwrap_or(0),
+        cache_delay: given.cache_delay.map_or(Span::ZERO, |length| length.0),
         without: given.without.clone(),
         metrics: given.metrics.unwrap_or(true),
         unstreamed,
@@ -67,6 +68,7 @@ fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
         ("cache_tokens", given.cache_tokens.is_some(), ours, "only `ours` has it"),
         ("cache_slack", given.cache_slack.is_some(), ours, "only `ours` has it"),
         ("cache_reorder", given.cache_reorder.is_some(), ours, "only `ours` has it"),
+        ("cache_delay", given.cache_delay.is_some(), ours, "only `ours` has it"),
         ("pace", given.pace.is_some(), auto, "only `ours` without a watermark has it"),
         ("slo_tpot", given.slo_tpot.is_some(), auto, "only `ours` without a watermark has it"),
         (

@@ -1,0 +1,93 @@
+//! An ask may wait a moment for the backend that has its prompt cached and no room.
+//!
+//! Elsewhere the prompt would be computed again: that delays the ask itself and all others there,
+//! and a second copy takes the memory of other prompts. So the ask waits for as long as the cache
+//! saves, and no longer. `docs/FLOW.md` section 17 has the rule.
+
+use super::Controller;
+use super::admit::CheckedAsk;
+use super::prompts::RouteInput;
+use crate::ask::Band;
+use crate::queue::flow_queue::FlowQueue;
+use crate::route::PREFILL_RATE_UNKNOWN;
+use crate::settings::{Admission, Room};
+use crate::time::{Span, Time};
+
+// === impl Controller ===
+
+impl Controller {
+    /// Until when a waiting ask does not go, because a backend without room has its prompt.
+    pub(super) fn delay_of(&self, slot: u32, now: Time) -> Option<Time> {
+        let (arrival, deadline) = (self.asks[slot].arrival, self.asks[slot].deadline);
+        let FlowQueue { flow, pool, band, .. } = self.flow_queues[self.asks[slot].flow_queue];
+        let is_young = arrival.after(self.settings.cache_delay) > now && deadline > now;
+        if !is_young || self.flows[flow].limited || !self.waits_alone(pool, band) {
+            return None;
+        }
+        let room = self.settings.bounds.to_dequeue();
+        self.cache_awaited(pool, room, &self.route_input_of(slot), arrival).filter(|&at| at > now)
+    }
+
+    /// Whether a new ask is queued although there is room, because a backend without room has its
+    /// prompt. It is not if it could not wait.
+    pub(super) fn is_delayed(&self, checked: &CheckedAsk<'_>, room: Room) -> bool {
+        let flow = checked.key.flow;
+        let domain = self.supply.pools[checked.key.pool as usize].domain;
+        let may_wait = self.settings.admission == Admission::All
+            && self.settings.capacity() > 0
+            && self.flows.policy(flow).capacity > 0
+            && self.domains[domain as usize].waiting == 0;
+        if !may_wait || !self.looks_for_cached() || self.flows[flow].limited {
+            return false;
+        }
+        let input = RouteInput::of(checked.ask, checked.blocks);
+        let until = self.cache_awaited(checked.key.pool, room, &input, self.clock);
+        until.is_some_and(|until| until > self.clock && until < checked.deadline)
+    }
+
+    /// Whether no ask of the domain waits in another fair queue: others do not wait with it.
+    fn waits_alone(&self, pool: u32, band: Band) -> bool {
+        let domain = self.supply.pools[pool as usize].domain;
+        self.supply.domains[domain as usize].iter().all(|&other| {
+            let fair_queues = self.fair_queues[other as usize].iter().enumerate();
+            fair_queues
+                .filter(|(at, _)| (other, *at) != (pool, band.index()))
+                .all(|(_, fair_queue)| fair_queue.is_idle())
+        })
+    }
+
+    /// Until when it is worth waiting for a backend without room, from a moment on: for as long as
+    /// it takes to compute what no backend with room has.
+    fn cache_awaited(
+        &self,
+        pool: u32,
+        room: Room,
+        input: &RouteInput<'_>,
+        since: Time,
+    ) -> Option<Time> {
+        if self.settings.cache_delay == Span::ZERO || input.blocks.is_empty() {
+            return None;
+        }
+        let members = &self.supply.pools[pool as usize].members;
+        let cached = |at: u32| {
+            let held = self.supply.backends[at as usize].prefixes.held_of(input.blocks.hashes());
+            input.blocks.tokens_of(held, input.tokens)
+        };
+        let (free, full): (Vec<u32>, Vec<u32>) =
+            members.iter().partition(|&&at| self.supply.has_room(at, room));
+        let here = free.into_iter().map(cached).max().unwrap_or(0);
+        let saves = |at: u32| {
+            let rate = self.supply.backends[at as usize].prefill_rate.per_second();
+            let more = cached(at).saturating_sub(here) as f64;
+            Span::from_secs_f64(more / rate.unwrap_or(PREFILL_RATE_UNKNOWN))
+        };
+        let ready = full.into_iter().filter(|&at| self.supply.backends[at as usize].ready);
+        let most = ready.map(saves).max()?.min(self.settings.cache_delay);
+        Some(since.after(most))
+    }
+
+    /// Notes that asks which wait may go at this moment, though nothing else happens.
+    pub(super) fn look_again_at(&mut self, at: Time) {
+        self.look_again = Some(self.look_again.map_or(at, |known| known.min(at)));
+    }
+}
