@@ -318,17 +318,26 @@ impl History {
         assert_eq!(self.fixture.gate.in_flight() as usize, self.in_flight.len());
     }
 
-    /// No ask of a higher band waits, and no older ask of the same flow queue, if that is
-    /// guaranteed.
+    /// No ask of a higher band waits that may go, and no older ask of the same flow queue, if that
+    /// is guaranteed.
     fn check_order(&self, granted: &Waiting) {
         if !self.plain {
             return;
         }
-        for other in self.waiting.values() {
-            assert!(other.band <= granted.band, "{granted:?} went before {other:?}");
+        for (&ticket, other) in &self.waiting {
+            let may_wait = other.band <= granted.band || self.is_over_share(ticket);
+            assert!(may_wait, "{granted:?} went before {other:?}");
             let same_line = (other.flow, other.band) == (granted.flow, granted.band);
             assert!(!same_line || other.place > granted.place, "{granted:?} before {other:?}");
         }
+    }
+
+    /// Whether the flow of a waiting ask holds more than its share, so that places are kept from it
+    /// in any band.
+    fn is_over_share(&self, waiting: Ticket) -> bool {
+        let gate = &self.fixture.gate;
+        let slot = gate.asks.find(waiting).expect("it waits");
+        gate.flow_queues[gate.asks[slot].flow_queue].over_share
     }
 
     /// The published bound of `auto` is the one that holds asks back.
