@@ -13,7 +13,6 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::Builder;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
-use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use crate::support::gateway::{CONFIGURED, ONE, config};
@@ -121,7 +120,7 @@ fn a_stream_says_at_once_that_a_request_waits_without_a_backend() {
 fn o06_a_slow_reader_of_a_stream_delays_nobody_and_hears_the_present_state() {
     let backend = Backend::quick().lists(&["m"]);
     let gateway = Gateway::launch_scaled(&format!("{SCALER}quiet = \"0s\"\n{CONFIGURED}"));
-    let runtime = Runtime::new().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut slow = runtime.block_on(slow_stream(gateway.process.addresses()[1]));
     let watch = Watch::open(&gateway, &[]);
     assert_eq!(watch.next(), "false");
