@@ -131,6 +131,7 @@ fn o06_a_slow_reader_of_a_stream_delays_nobody_and_hears_the_present_state() {
         assert_eq!(call.finish().status, 200);
         assert_eq!(watch.next(), "false");
         gateway.list(&[]);
+        gateway.await_ready(0);
     }
     let call = gateway.enqueue(&chat("m"), 0);
     assert_eq!(watch.next(), "true");

@@ -12,8 +12,7 @@ use crate::ask::{BANDS, BackendId};
 /// equal backends.
 const FASTEST_WITHIN: f64 = 1.1;
 
-/// A difference of totals that rounding to millionths cannot remove, with a reserve for the rounding
-/// of the product.
+/// Totals that differ by more are different millionths, also if the products are rounded.
 const CLEAR_LEAD: f64 = 1e-4;
 
 /// A chosen backend, and the reason.

@@ -68,12 +68,12 @@ impl Accepted {
             return;
         }
         let rule = name_rule(name, rule);
-        match usable(&rule).and_then(|_| self.check_others(&rule)) {
-            Ok(()) => {
+        match own_problem(&rule).or_else(|| self.problem_beside(&rule)) {
+            None => {
                 self.targets.extend(other_targets(&rule).map(str::to_owned));
                 self.names.insert(rule.name.clone(), rule);
             }
-            Err(problem) => self.leave_out(name, problem),
+            Some(problem) => self.leave_out(name, problem),
         }
     }
 
@@ -81,28 +81,26 @@ impl Accepted {
         if self.any.is_some() {
             return;
         }
-        match usable(&name_rule(ClusterRules::ANY, rule)) {
+        match ModelNames::new(&[name_rule(ClusterRules::ANY, rule)]) {
             Ok(names) => self.any = Some(names),
-            Err(problem) => self.leave_out(ClusterRules::ANY, problem),
+            Err(errors) => self.leave_out(ClusterRules::ANY, first(errors)),
         }
     }
 
-    /// Whether a rule can be used beside the accepted ones. Targets are final, so of two rules in a
-    /// row only one can be.
-    fn check_others(&self, rule: &ModelNameRule) -> Result<(), String> {
+    /// Why a rule cannot be used beside the accepted ones. Targets are final, so of two rules in a
+    /// row only one can be used.
+    fn problem_beside(&self, rule: &ModelNameRule) -> Option<String> {
         if self.names.len() >= ModelNames::RULES_MAX {
-            return Err(format!("at most {} rules are used", ModelNames::RULES_MAX));
+            return Some(format!("at most {} rules are used", ModelNames::RULES_MAX));
         }
         let replaced = |target: &&str| {
             self.names.get(*target).is_some_and(|rule| other_targets(rule).next().is_some())
         };
         if let Some(target) = other_targets(rule).find(replaced) {
-            return Err(format!("the target {target:?} has a rule for another model itself"));
+            return Some(format!("the target {target:?} has a rule for another model itself"));
         }
-        if self.targets.contains(&rule.name) && other_targets(rule).next().is_some() {
-            return Err(format!("{:?} is the target of another rule", rule.name));
-        }
-        Ok(())
+        let chained = self.targets.contains(&rule.name) && other_targets(rule).next().is_some();
+        chained.then(|| format!("{:?} is the target of another rule", rule.name))
     }
 
     fn leave_out(&mut self, name: &str, problem: String) {
@@ -132,9 +130,9 @@ fn name_rule(name: &str, rule: &RewriteRule) -> ModelNameRule {
     ModelNameRule { name: name.to_owned(), band: None, targets: targets.collect() }
 }
 
-/// A rule alone.
-fn usable(rule: &ModelNameRule) -> Result<ModelNames, String> {
-    ModelNames::new(std::slice::from_ref(rule)).map_err(first)
+/// Why a rule cannot be used, whatever the others are.
+fn own_problem(rule: &ModelNameRule) -> Option<String> {
+    ModelNames::new(std::slice::from_ref(rule)).err().map(first)
 }
 
 fn first(errors: Vec<flow::ModelNameError>) -> String {
