@@ -36,6 +36,16 @@ render_all() {
 		--set scaledObject.enabled=true,scaledObject.trigger=external-push,scaledObject.minReplicas=0
 }
 
+# Whether the chart configures Tidegate for the trigger of its ScaledObject.
+check_triggers() {
+	local shown=$(mktemp)
+	render "$shown" --set mode=serve,scaledObject.enabled=true
+	grep -q 'llm_d_metrics: true' "$shown" || { echo "$chart: prometheus lacks llm_d_metrics" >&2; exit 1; }
+	render "$shown" --set scaledObject.enabled=true,scaledObject.trigger=external-push,scaledObject.scalerPort=9105
+	grep -q 'listen: 0.0.0.0:9105' "$shown" || { echo "$chart: external-push lacks scaler.listen" >&2; exit 1; }
+	rm "$shown"
+}
+
 if [ "${1:-}" = --check ]; then
 	for file in deploy/kubernetes/*.yaml; do
 		grep -q "Sum of the chart: $sum\." "$file" || { echo "$file is not of this chart: make chart" >&2; exit 1; }
@@ -45,6 +55,7 @@ if [ "${1:-}" = --check ]; then
 		trap 'rm -rf "$fresh"' EXIT
 		render_all "$fresh"
 		diff -r "$fresh" deploy/kubernetes
+		check_triggers
 	fi
 	exit
 fi
@@ -53,6 +64,7 @@ install helm helm.sh/helm/v3/cmd/helm@v3.19.0
 install kubeconform github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
 rm -f deploy/kubernetes/*.yaml
 render_all deploy/kubernetes
+check_triggers
 
 # The schemas of the API server and of the CRDs, from their sources.
 if ! [ -d .tools/schemas ]; then

@@ -73,12 +73,14 @@ debian_architecture=$(sed 's/x86_64/amd64/; s/aarch64/arm64/' <<<"$architecture"
 # A static program needs no library.
 libraries=
 ldd "$tidegate" 2>/dev/null | grep -q "=>" && libraries="libc6 (>= 2.34), libgcc-s1, "
+# Not by `du`: the blocks of a file that was just written depend on the file system.
+size=$(find "$root" -path "$debian" -prune -o -type f -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')
 cat >"$debian/control" <<END
 Package: tidegate
 Version: $version
 Architecture: $debian_architecture
 Maintainer: The Tidegate authors <tidegate@localhost>
-Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
+Installed-Size: $size
 Depends: ${libraries}systemd (>= 247), passwd
 Recommends: ca-certificates
 Section: net

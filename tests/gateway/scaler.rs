@@ -1,9 +1,19 @@
 //! An autoscaler asks the gateway as KEDA does.
 
 use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::Builder;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::support::gateway::{CONFIGURED, ONE, config};
 use crate::support::keys::Keys;
@@ -102,6 +112,54 @@ fn a_stream_says_at_once_that_a_request_waits_without_a_backend() {
     assert_eq!(call.finish().status, 200);
     assert_eq!(watches.each_ref().map(Watch::next), ["false"; 3], "after the quiet time");
     gateway.await_idle();
+}
+
+/// A client has room for one message of its stream and takes none. At most one further message is
+/// kept for it, however often the state changes.
+#[test]
+fn o06_a_slow_reader_of_a_stream_delays_nobody_and_costs_one_message() {
+    let backend = Backend::quick().lists(&["m"]);
+    let gateway = Gateway::launch_scaled(&format!("{SCALER}quiet = \"0s\"\n{CONFIGURED}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let slow = runtime.block_on(slow_stream(gateway.process.addresses()[1]));
+    let watch = Watch::open(&gateway, &[]);
+    assert_eq!(watch.next(), "false");
+    for _ in 0..3 {
+        let call = gateway.enqueue(&chat("m"), 0);
+        assert_eq!(watch.next(), "true");
+        gateway.list(&[&backend]);
+        assert_eq!(call.finish().status, 200);
+        assert_eq!(watch.next(), "false");
+        gateway.list(&[]);
+        gateway.await_ready(0);
+    }
+    gateway.process.signal("TERM");
+    let heard = runtime.block_on(async { timeout(BOUND, slow.collect()).await });
+    let heard = heard.unwrap().unwrap().to_bytes();
+    // `false`, and at most one `true`. The other stream was told six changes.
+    assert!(
+        [&[0; 5][..], &[0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 8, 1]].contains(&&heard[..]),
+        "{heard:?}"
+    );
+}
+
+/// The body of a stream about all models, in a window of the size of its first message.
+async fn slow_stream(address: SocketAddr) -> Incoming {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(5);
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::post("http://scaler/externalscaler.ExternalScaler/StreamIsActive")
+        .header("content-type", "application/grpc");
+    let empty = Full::new(Bytes::from_static(&[0; 5]));
+    let response = sender.send_request(request.body(empty).unwrap()).await.unwrap();
+    // The connection lives as long as its sender.
+    tokio::spawn(async move {
+        let _sender = sender;
+        std::future::pending::<()>().await;
+    });
+    response.into_body()
 }
 
 #[test]

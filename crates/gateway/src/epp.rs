@@ -32,7 +32,9 @@ use crate::{scaler, serve};
 const PROCESS: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 
 /// The calls of the picker.
-const CALLS: Calls = Calls { thread: "tidegate-epp", answer };
+const CALLS: Calls = Calls { thread: "tidegate-epp", streams_max: STREAMS_MAX, answer };
+/// Every waiting request holds a stream, and Envoy opens them on a few connections.
+const STREAMS_MAX: u32 = 100_000;
 
 /// A running endpoint picker. Dropping it does not end it; [`Picker::shut_down`] does.
 #[derive(Debug)]

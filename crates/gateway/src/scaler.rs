@@ -28,7 +28,7 @@ use crate::state::State;
 use crate::tls_listener::TlsListener;
 use trigger::Trigger;
 
-const CALLS: Calls = Calls { thread: "tidegate-scaler", answer };
+const CALLS: Calls = Calls { thread: "tidegate-scaler", streams_max: STREAMS_MAX, answer };
 
 /// How often a stream looks whether the quiet time is over. A wait without a backend is announced.
 const LOOK: Duration = Duration::from_secs(1);
@@ -39,6 +39,9 @@ const SAID_WITHIN: Duration = Duration::from_secs(10);
 /// The largest message of a call, and how many calls may send theirs at once.
 const MESSAGE_MAX: usize = 64 << 10;
 const CALLS_MAX: usize = 256;
+/// The most streams of HTTP/2 on a connection. It is more than `scaler.streams_max` may be, so that
+/// a caller is refused and does not wait. A caller without a window holds its streams for ever.
+const STREAMS_MAX: u32 = 10_000 + 2 * CALLS_MAX as u32;
 /// The keys of the metadata that hold the key of an operator. KEDA fills the second one from the
 /// environment of the scaled pods.
 const KEYS: [&str; 2] = ["token", "tokenFromEnv"];
@@ -195,7 +198,8 @@ impl Call {
     /// The message of the call.
     async fn said<M: Message + Default>(&self, incoming: &mut Incoming) -> Result<M, Status> {
         let Some(_place) = self.state.scaler_calls.take(CALLS_MAX) else {
-            return Err(Status::new(Code::ResourceExhausted, "too many calls at once"));
+            let text = format!("{CALLS_MAX} calls have not sent their message yet");
+            return Err(Status::told(Code::ResourceExhausted, text));
         };
         incoming.accept_up_to(MESSAGE_MAX);
         let message = tokio::time::timeout(SAID_WITHIN, incoming.next()).await;
@@ -203,3 +207,6 @@ impl Call {
         message.ok_or(Status::new(Code::InvalidArgument, "the call has no message"))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,9 @@ use crate::ask::{BANDS, BackendId};
 /// equal backends.
 const FASTEST_WITHIN: f64 = 1.1;
 
+/// Totals that differ by more are different millionths, also if the products are rounded.
+const CLEAR_LEAD: f64 = 1e-4;
+
 /// A chosen backend, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteChoice {
@@ -163,9 +166,15 @@ fn millionths(points: f64) -> i64 {
 
 impl Merit {
     fn beats(self, other: Self) -> bool {
+        let lead = self.total - other.total;
+        // Two totals this far apart are different millionths. Rounding both would cost more than
+        // the rest of the comparison.
+        if lead.abs() > CLEAR_LEAD {
+            return lead > 0.0;
+        }
         // Totals that differ only by rounding are equal.
-        let order = millionths(self.total).cmp(&millionths(other.total));
-        order.then(other.last_granted.cmp(&self.last_granted)).is_gt()
+        let equal = lead == 0.0 || millionths(self.total) == millionths(other.total);
+        if equal { self.last_granted < other.last_granted } else { lead > 0.0 }
     }
 }
 

@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 use crate::ask::Band;
 use crate::identity::NAME_MAX;
 
-/// The most rules.
-const NAMES_MAX: usize = 4096;
 /// The most targets of one name.
 const TARGETS_MAX: usize = 64;
 /// The largest weight of one target.
@@ -69,11 +67,15 @@ struct Variant {
 // === impl ModelNames ===
 
 impl ModelNames {
+    /// The most rules.
+    pub const RULES_MAX: usize = 4096;
+
     /// Checks the rules. Each error names the configuration key in `models`; there is at most one
     /// about the name and one about the targets of a rule.
     pub fn new(rules: &[ModelNameRule]) -> Result<Self, Vec<ModelNameError>> {
-        if rules.len() > NAMES_MAX {
-            let problem = format!("has {} entries, at most {NAMES_MAX} are allowed", rules.len());
+        if rules.len() > Self::RULES_MAX {
+            let (count, most) = (rules.len(), Self::RULES_MAX);
+            let problem = format!("has {count} entries, at most {most} are allowed");
             return Err(vec![ModelNameError { key: "models".into(), problem }]);
         }
         let mut errors = Vec::new();

@@ -20,8 +20,6 @@ use crate::listener;
 use crate::state::State;
 use crate::tls_listener::TlsListener;
 
-/// Every waiting request holds a stream, and Envoy opens them on a few connections.
-const STREAMS_MAX: u32 = 100_000;
 /// Bodies are read to their end at once, so windows may be large.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
@@ -47,6 +45,8 @@ pub(crate) struct TlsRule {
 pub(crate) struct Calls {
     /// The name of the listener's thread.
     pub(crate) thread: &'static str,
+    /// The most calls at once on a connection; further ones wait at the caller.
+    pub(crate) streams_max: u32,
     pub(crate) answer: fn(&Arc<State>, Request<Incoming>) -> Response<Reply>,
 }
 
@@ -85,7 +85,7 @@ impl Calls {
                 // The preface of HTTP/2 must follow in time.
                 let received = tokio::time::timeout(patience, stream.fill_buf()).await;
                 if matches!(received, Ok(Ok([_, ..]))) {
-                    self.take_on(&state, stream).await;
+                    self.serve(&state, stream).await;
                 }
             }
             // A caller that must speak TLS and does not is closed at once.
@@ -93,12 +93,13 @@ impl Calls {
             _ => {
                 // Messages are small, and the next must not wait for the one before.
                 let _ = stream.set_nodelay(true);
-                self.take_on(&state, stream).await;
+                self.serve(&state, stream).await;
             }
         }
     }
 
-    async fn take_on(
+    /// Serves the calls of a stream of bytes that speaks HTTP/2.
+    pub(crate) async fn serve(
         self,
         state: &Arc<State>,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -107,7 +108,7 @@ impl Calls {
             let response = (self.answer)(state, request);
             async move { Ok::<_, Infallible>(response) }
         });
-        let connection = builder().serve_connection(TokioIo::new(stream), service);
+        let connection = builder(self.streams_max).serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         tokio::select! {
             biased;
@@ -134,11 +135,11 @@ async fn preface_received(stream: &TcpStream) -> Option<u8> {
     }
 }
 
-fn builder() -> http2::Builder<TokioExecutor> {
+fn builder(streams_max: u32) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
+        .max_concurrent_streams(streams_max)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME_MAX)

@@ -1,6 +1,6 @@
 //! From objects of the cluster to rules for requests: objectives and model names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flow::{Band, ModelNameRule, ModelNames};
 
@@ -22,8 +22,8 @@ pub(super) fn objectives(
 }
 
 /// The names of models that the rewrites of a pool replace, in `rules`. A rule for a name goes
-/// before a rule for all names; of two alike that of the older object counts. Returns the problem
-/// of the first rule that cannot be used.
+/// before a rule for all names; of two alike that of the older object counts. A rule that cannot be
+/// used is left out alone. Returns the problem of the first one.
 pub(super) fn rewrites(
     rewrites: &Objects<InferenceModelRewrite>,
     pool: &str,
@@ -35,28 +35,93 @@ pub(super) fn rewrites(
     ours.sort_by_key(|rewrite| {
         (rewrite.metadata.creation_timestamp.clone(), rewrite.metadata.name.clone())
     });
-    let mut exact: BTreeMap<String, ModelNameRule> = BTreeMap::new();
-    let mut any: Option<ModelNameRule> = None;
-    let mut problem = None;
+    let mut accepted = Accepted::default();
     for rule in ours.iter().flat_map(|rewrite| &rewrite.spec.rules) {
         let names = rule.matches.iter().filter_map(|one| one.model.as_ref());
         for name in names.map(|model| &model.value) {
-            exact.entry(name.clone()).or_insert_with(|| name_rule(name, rule));
+            accepted.offer(name, rule);
         }
         if rule.matches.is_empty() {
-            any.get_or_insert_with(|| name_rule(ClusterRules::ANY, rule));
+            accepted.offer_any(rule);
         }
     }
-    let mut exact: Vec<ModelNameRule> = exact.into_values().collect();
-    // A rule that is wrong by itself must not disable the others.
-    exact.retain(|rule| keep(rule, &mut problem));
-    rules.names = ModelNames::new(&exact).unwrap_or_else(|errors| {
-        problem = problem.take().or(first(errors));
-        ModelNames::default()
-    });
-    rules.any =
-        any.filter(|rule| keep(rule, &mut problem)).and_then(|rule| ModelNames::new(&[rule]).ok());
-    problem
+    accepted.finish(rules)
+}
+
+/// The rules that can be used together, the older ones first.
+#[derive(Default)]
+struct Accepted {
+    names: BTreeMap<String, ModelNameRule>,
+    /// The targets of rules for other names.
+    targets: BTreeSet<String>,
+    any: Option<ModelNames>,
+    /// The problem of the first rule that was left out, and the number of such rules.
+    problem: Option<String>,
+    left_out: usize,
+}
+
+// === impl Accepted ===
+
+impl Accepted {
+    fn offer(&mut self, name: &str, rule: &RewriteRule) {
+        if self.names.contains_key(name) {
+            return;
+        }
+        let rule = name_rule(name, rule);
+        match own_problem(&rule).or_else(|| self.problem_beside(&rule)) {
+            None => {
+                self.targets.extend(other_targets(&rule).map(str::to_owned));
+                self.names.insert(rule.name.clone(), rule);
+            }
+            Some(problem) => self.leave_out(name, problem),
+        }
+    }
+
+    fn offer_any(&mut self, rule: &RewriteRule) {
+        if self.any.is_some() {
+            return;
+        }
+        match ModelNames::new(&[name_rule(ClusterRules::ANY, rule)]) {
+            Ok(names) => self.any = Some(names),
+            Err(errors) => self.leave_out(ClusterRules::ANY, first(errors)),
+        }
+    }
+
+    /// Why a rule cannot be used beside the accepted ones. Targets are final, so of two rules in a
+    /// row only one can be used.
+    fn problem_beside(&self, rule: &ModelNameRule) -> Option<String> {
+        if self.names.len() >= ModelNames::RULES_MAX {
+            return Some(format!("at most {} rules are used", ModelNames::RULES_MAX));
+        }
+        let replaced = |target: &&str| {
+            self.names.get(*target).is_some_and(|rule| other_targets(rule).next().is_some())
+        };
+        if let Some(target) = other_targets(rule).find(replaced) {
+            return Some(format!("the target {target:?} has a rule for another model itself"));
+        }
+        let chained = self.targets.contains(&rule.name) && other_targets(rule).next().is_some();
+        chained.then(|| format!("{:?} is the target of another rule", rule.name))
+    }
+
+    fn leave_out(&mut self, name: &str, problem: String) {
+        self.left_out += 1;
+        self.problem.get_or_insert_with(|| format!("the rule for {name:?}: {problem}"));
+    }
+
+    fn finish(mut self, rules: &mut ClusterRules) -> Option<String> {
+        let names: Vec<ModelNameRule> = self.names.into_values().collect();
+        rules.names = ModelNames::new(&names).unwrap_or_else(|errors| {
+            // Not expected: each rule was checked.
+            self.problem = Some(first(errors));
+            ModelNames::default()
+        });
+        rules.any = self.any;
+        let further = self.left_out.saturating_sub(1);
+        self.problem.map(|problem| match further {
+            0 => problem,
+            _ => format!("{problem}; {further} further rules are left out"),
+        })
+    }
 }
 
 fn name_rule(name: &str, rule: &RewriteRule) -> ModelNameRule {
@@ -65,19 +130,18 @@ fn name_rule(name: &str, rule: &RewriteRule) -> ModelNameRule {
     ModelNameRule { name: name.to_owned(), band: None, targets: targets.collect() }
 }
 
-fn keep(rule: &ModelNameRule, problem: &mut Option<String>) -> bool {
-    match ModelNames::new(std::slice::from_ref(rule)) {
-        Ok(_) => true,
-        Err(errors) => {
-            let found = first(errors).map(|found| format!("the rule for {:?}: {found}", rule.name));
-            *problem = problem.take().or(found);
-            false
-        }
-    }
+/// Why a rule cannot be used, whatever the others are.
+fn own_problem(rule: &ModelNameRule) -> Option<String> {
+    ModelNames::new(std::slice::from_ref(rule)).err().map(first)
 }
 
-fn first(errors: Vec<flow::ModelNameError>) -> Option<String> {
-    errors.into_iter().next().map(|error| error.problem)
+fn first(errors: Vec<flow::ModelNameError>) -> String {
+    errors.into_iter().next().map(|error| error.problem).unwrap_or_default()
+}
+
+/// The targets of a rule that are not its own name.
+fn other_targets(rule: &ModelNameRule) -> impl Iterator<Item = &str> {
+    rule.targets.iter().map(|(model, _)| model.as_str()).filter(|model| *model != rule.name)
 }
 
 /// Whether an object belongs to a pool. An older one may name none.

@@ -25,6 +25,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $listen := dict "listen" "0.0.0.0:9002" "health_listen" "0.0.0.0:9003" "metrics_listen" "0.0.0.0:9090" "llm_d_metrics" true -}}
 {{- $config = dict "server" (dict "grace" $grace) "epp" $listen -}}
 {{- end -}}
+{{- with .Values.scaledObject -}}
+{{- if and .enabled (eq .trigger "external-push") -}}
+{{- $_ := set $config "scaler" (dict "listen" (printf "0.0.0.0:%v" .scalerPort)) -}}
+{{- else if and .enabled (eq $.Values.mode "serve") -}}
+{{- $_ := set $config "epp" (dict "llm_d_metrics" true) -}}
+{{- end -}}
+{{- end -}}
 {{- $found := dict -}}
 {{- with .Values.discovery -}}
 {{- if .pool -}}{{- $_ := set $found "pool" .pool -}}{{- $_ := set $found "pool_group" (default "stable" .poolGroup) -}}{{- end -}}

@@ -79,3 +79,52 @@ fn x02_a_rewrite_that_cannot_be_used_is_told_and_disables_no_other() {
     assert!(problem.contains("the rule for \"empty\""), "{problem}");
     assert_eq!((target(&rules, "m"), target(&rules, "empty")), ("a", "empty"));
 }
+
+/// A target is final, so of two rules in a row the older one counts.
+#[test]
+fn x02_a_rewrite_in_a_chain_is_left_out_alone() {
+    let (older, newer) = ("2026-01-01T00:00:00Z", "2026-06-01T00:00:00Z");
+    let other = || exact("other", "kept");
+    for (first, second, told) in [
+        (exact("a", "b"), exact("b", "c"), "the rule for \"b\": \"b\" is the target of another"),
+        (exact("b", "c"), exact("a", "b"), "the rule for \"a\": the target \"b\" has a rule"),
+        (exact("a", "b"), exact("b", "a"), "the rule for \"b\""),
+    ] {
+        let name = |rule: &Value| rule["matches"][0]["model"]["value"].as_str().unwrap().to_owned();
+        let to = |rule: &Value| rule["targets"][0]["modelRewrite"].as_str().unwrap().to_owned();
+        let ((kept, kept_to), left_out) = ((name(&first), to(&first)), name(&second));
+        let found = objects([
+            rewrite("z-older", older, json!([first])),
+            rewrite("a-newer", newer, json!([second, other()])),
+        ]);
+        let mut rules = ClusterRules::default();
+        let problem = rewrites(&found, "pool", &mut rules).unwrap();
+        assert!(problem.starts_with(told), "{problem}");
+        let targets = [&kept, &left_out, "other"].map(|model| target(&rules, model));
+        assert_eq!(targets, [&kept_to, &left_out, "kept"]);
+    }
+}
+
+/// A split that keeps a part at the name itself leads nowhere further for that part.
+#[test]
+fn x02_a_target_may_have_a_rule_for_itself() {
+    let found = objects([rewrite("r", "", json!([exact("a", "b"), exact("b", "b")]))]);
+    let mut rules = ClusterRules::default();
+    assert_eq!(rewrites(&found, "pool", &mut rules), None);
+    assert_eq!(["a", "b"].map(|model| target(&rules, model)), ["b", "b"]);
+}
+
+#[test]
+fn x02_rewrites_above_the_bound_disable_no_other() {
+    let most = flow::ModelNames::RULES_MAX;
+    let named = |number: usize| exact(&format!("m{number:05}"), "one");
+    let mut many: Vec<Value> = (0..most + 2).map(named).collect();
+    many.push(json!({"matches": [{"model": {"value": "empty"}}], "targets": []}));
+    let mut rules = ClusterRules::default();
+    let found = objects([rewrite("r", "", json!(many))]);
+    let problem = rewrites(&found, "pool", &mut rules).unwrap();
+    assert!(problem.contains(&format!("at most {most} rules")), "{problem}");
+    assert!(problem.ends_with("; 2 further rules are left out"), "{problem}");
+    let last = format!("m{:05}", most - 1);
+    assert_eq!((target(&rules, "m00000"), target(&rules, &last)), ("one", "one"));
+}
