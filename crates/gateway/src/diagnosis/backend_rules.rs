@@ -209,10 +209,12 @@ fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFi
     let stream: Figure = |backend| backend.stream_first_byte_ms;
     let whole: Figure = |backend| backend.latency_ms;
     let first = slower(backend, &peers, (stream, SLOW_MORE_MS)).map(|times| ("first byte", times));
-    let token = || slower_tokens(backend, &peers).map(|times| ("token", times));
-    let length = || slower(backend, &peers, (whole, SLOW_MORE_MS)).map(|t| ("whole response", t));
-    let length = || length().filter(|_| !is_long(backend, &peers));
-    let (what, (own, usual)) = first.or_else(token).or_else(length)?;
+    let token = slower_tokens(backend, &peers).map(|times| ("token", times));
+    let length = slower(backend, &peers, (whole, SLOW_MORE_MS)).map(|t| ("whole response", t));
+    let length = length.filter(|_| !is_long(backend, &peers));
+    let ratio = |(_, (own, usual)): &(&str, (f64, f64))| own / usual.max(1.0);
+    let found = [length, token, first].into_iter().flatten();
+    let (what, (own, usual)) = found.max_by(|one, other| ratio(one).total_cmp(&ratio(other)))?;
     let (id, times) = (&backend.id, own / usual.max(1.0));
     let text = format!(
         "{id} is slow: a {what} takes {}, {times:.0} times as long as at its peers",

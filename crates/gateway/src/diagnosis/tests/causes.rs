@@ -20,6 +20,10 @@ fn m03_a_backend_that_the_router_avoids_is_slow_by_the_tokens_of_one_response() 
     assert_eq!((finding.id, finding.text.as_str()), ("backend_slow", text));
     assert!(after(4, &slow).findings.is_empty(), "a moment is no finding");
     assert_eq!(after(5, &slow).findings[0].id, "backend_slow");
+    let mut late = slow.clone();
+    late.backends[0].stream_first_byte_ms = Some(170.0);
+    late.backends[1].stream_first_byte_ms = Some(346.0);
+    assert_eq!(after(9, &late).findings[0].text, text, "the figure that shows it best");
     assert_eq!(ids(&token_times(19.0, 50.0)), [""; 0], "not three times as long");
     assert_eq!(ids(&token_times(4.0, 20.0)), [""; 0], "less than 20 ms longer");
     let mut busy = slow.clone();
