@@ -93,7 +93,25 @@ fn m03_a_dead_backend_is_named() {
     assert_eq!(found["findings"][0]["id"], "no_backend_ready");
     assert_eq!(status(&gateway.url(), "").1, 2);
     let nowhere = Nowhere::reserve();
-    assert_eq!(status(&format!("http://{}", nowhere.address()), "").1, 3);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(["status", "--url", &format!("http://{}", nowhere.address())]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.matches("refused").count(), 1, "{said}");
+}
+
+/// After one response the router avoids it, so that response must be enough.
+#[test]
+fn m03_a_backend_with_slow_tokens_is_named_after_one_response() {
+    let one = Backend::start(|_| ScriptedResponse::stream_paced(60, 20, true));
+    let two = Backend::start(|_| ScriptedResponse::stream_paced(30, 120, true));
+    let gateway = Gateway::start(&config("", &[("one", one.address()), ("two", two.address())]));
+    let both: Vec<_> = (0..2).map(|_| gateway.send(&chat("m").streamed())).collect();
+    let found = named(&gateway, ("backend_slow", "two"), "");
+    let text = found["text"].as_str().unwrap();
+    assert!(text.contains("a token takes") && text.contains("at its peers"), "{text}");
+    drop(both);
 }
 
 #[test]

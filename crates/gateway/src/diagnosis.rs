@@ -12,6 +12,7 @@ mod finding;
 mod history;
 mod memory;
 mod queue_rules;
+mod refusal_rules;
 mod sentence;
 pub(crate) mod situation;
 mod token_paces;
@@ -49,12 +50,13 @@ fn findings(situation: &Situation) -> Vec<StatusFinding> {
     backend_rules::check(situation, &mut found);
     watermark_rules::check(situation, &mut found);
     queue_rules::check(situation, &mut found);
+    refusal_rules::check(situation, &mut found);
     batch_rules::check(situation, &mut found);
     expiry_rules::check(situation, &mut found);
     config_rules::check(situation, &mut found);
     for (at, finding) in found.iter_mut().enumerate() {
         finding.order = at;
     }
-    queue_rules::explain_refusals(&mut found, &[]);
+    refusal_rules::explain(&mut found, &[]);
     found
 }

@@ -245,10 +245,12 @@ function showFigures(state) {
     ["In flight", short(queue.in_flight), ""],
     ["Arriving", short(queue.arriving_per_second), "a second"],
     ["Starting", short(queue.starting_per_second), "a second"],
-    ["Backends ready", short(state.backends_ready), `of ${short(state.backends_total)}`],
+    ...(state.has_backends
+      ? [["Backends ready", short(state.backends_ready), `of ${short(state.backends_total)}`]] : []),
     ["Not served", short(refused), "last minute"],
   ];
   const list = at("figures");
+  while (list.children.length > figures.length) list.lastChild.remove();
   figures.forEach(([title, value, note], index) => {
     let entry = list.children[index];
     if (!entry) {

@@ -66,6 +66,7 @@ fn condition(
         output_tokens: None,
         token_ms: limits.and_then(|limits| limits.pace.0).map(millis),
         usual_token_ms: None,
+        token_ms_is_old: false,
         silent_seconds: Some(status.quiet.secs_f64()),
         answered_per_minute: 0.0,
         failed_per_minute: 0.0,

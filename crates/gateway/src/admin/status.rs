@@ -268,11 +268,13 @@ fn flows(core: &Controller, sums: &AskSums, now: Time) -> (Vec<FlowState>, usize
             in_flight: flow.in_flight,
             oldest_seconds: oldest.map(|arrival| now.since(arrival).secs_f64()),
             refused: flow.refused,
+            refused_last_minute: 0,
             share: part(flow.in_flight.into(), core.in_flight().into()),
             queue_share: part(depth(flow).into(), core.depth().into()),
             fair_share: if is_busy(flow) { part(weight, weights) } else { 0.0 },
             least_fair_share: None,
             flooded: false,
+            flooded_lately: false,
         }
     };
     (busy.iter().map(entry).collect(), left_out)

@@ -9,12 +9,22 @@ use super::watermark_rules::READING_SECS;
 /// A backend is slow if it takes this many times as long as the others, and so much longer.
 const SLOW_TIMES: f64 = 3.0;
 const SLOW_MORE_MS: f64 = 100.0;
+/// The same for the time from token to token.
+const SLOW_TOKEN_MORE_MS: f64 = 20.0;
+/// A slow backend stays slow down to this part of these bounds.
+const SLOW_ENDS_AT: f64 = 0.6;
+/// How long a backend is slower than its peers before it is found. A time from token to token may
+/// come from one response.
+const SLOW_SECS: f64 = 2.0;
+const SLOW_TOKEN_SECS: f64 = 5.0;
+/// The finding outlasts such a time in which it is not found: short after a moment, and long once
+/// it is shown.
+const MOMENT_SECS: f64 = 3.0;
+const SLOW_KEPT_SECS: f64 = 30.0;
 /// The rule about a slow one.
 pub(super) const SLOW: &str = "backend_slow";
-/// A backend misses the objective for so long, and the finding outlasts such a time in which it is
-/// not found.
+/// A backend misses the objective for so long.
 const ALONE_SECS: f64 = 5.0;
-const ALONE_KEPT_SECS: f64 = 5.0;
 /// A backend is hung if it has had requests without a sign of life for this many times its usual
 /// time to a first byte, and for so many seconds.
 const HUNG_TIMES: f64 = 5.0;
@@ -198,9 +208,13 @@ fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFi
     let peers: Vec<&BackendCondition> = all.iter().filter(peers).collect();
     let stream: Figure = |backend| backend.stream_first_byte_ms;
     let whole: Figure = |backend| backend.latency_ms;
-    let first = slower(backend, &peers, stream).map(|times| ("first byte", times));
-    let length = || slower(backend, &peers, whole).map(|times| ("whole response", times));
-    let (what, (own, usual)) = first.or_else(|| length().filter(|_| !is_long(backend, &peers)))?;
+    let first = slower(backend, &peers, (stream, SLOW_MORE_MS)).map(|times| ("first byte", times));
+    let token = slower_tokens(backend, &peers).map(|times| ("token", times));
+    let length = slower(backend, &peers, (whole, SLOW_MORE_MS)).map(|t| ("whole response", t));
+    let length = length.filter(|_| !is_long(backend, &peers));
+    let ratio = |(_, (own, usual)): &(&str, (f64, f64))| own / usual.max(1.0);
+    let found = [length, token, first].into_iter().flatten();
+    let (what, (own, usual)) = found.max_by(|one, other| ratio(one).total_cmp(&ratio(other)))?;
     let (id, times) = (&backend.id, own / usual.max(1.0));
     let text = format!(
         "{id} is slow: a {what} takes {}, {times:.0} times as long as at its peers",
@@ -208,7 +222,8 @@ fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFi
     );
     let finding = StatusFinding::new(SLOW, Level::Warning, text)
         .about(id)
-        .lasting(2.0)
+        .lasting(if what == "token" { SLOW_TOKEN_SECS } else { SLOW_SECS })
+        .kept(slow_kept(backend), format!("{id} was slow until"))
         .figure("own_ms", own)
         .figure("peers_ms", usual)
         .advise(format!(
@@ -242,7 +257,7 @@ fn misses_objective(backend: &BackendCondition, situation: &Situation) -> Option
     let finding = StatusFinding::new(SLOW, Level::Warning, text)
         .about(id)
         .lasting(ALONE_SECS)
-        .kept(ALONE_KEPT_SECS)
+        .kept(slow_kept(backend), format!("{id} was slow until"))
         .figure("own_ms", own * 1e3)
         .figure("objective_ms", objective * 1e3)
         .advise(format!(
@@ -268,11 +283,27 @@ fn waits_inside(backend: &BackendCondition) -> bool {
 fn slower(
     backend: &BackendCondition,
     peers: &[&BackendCondition],
-    figure: Figure,
+    (figure, more_ms): (Figure, f64),
 ) -> Option<(f64, f64)> {
     let own = figure(backend)?;
     let usual = median(peers.iter().filter_map(|peer| figure(peer)).collect())?;
-    (own >= usual * SLOW_TIMES && own >= usual + SLOW_MORE_MS).then_some((own, usual))
+    let part = if backend.was_slow { SLOW_ENDS_AT } else { 1.0 };
+    let is_slower = own >= usual * SLOW_TIMES * part && own >= usual + more_ms * part;
+    is_slower.then_some((own, usual))
+}
+
+/// The same for the time from token to token. It grows with the number of streams, so peers with
+/// far fewer requests do not count.
+fn slower_tokens(backend: &BackendCondition, peers: &[&BackendCondition]) -> Option<(f64, f64)> {
+    let as_busy = |peer: &&&BackendCondition| peer.in_flight * 2 >= backend.in_flight;
+    let peers: Vec<&BackendCondition> = peers.iter().filter(as_busy).copied().collect();
+    let token: Figure = |backend| backend.token_ms.filter(|_| !backend.token_ms_is_old);
+    slower(backend, &peers, (token, SLOW_TOKEN_MORE_MS))
+}
+
+/// How long the finding about a slow backend outlasts the last look at which it was found.
+pub(super) fn slow_kept(backend: &BackendCondition) -> f64 {
+    if backend.was_slow { SLOW_KEPT_SECS } else { MOMENT_SECS }
 }
 
 /// Whether longer responses explain longer times: a token takes no longer than at its peers.

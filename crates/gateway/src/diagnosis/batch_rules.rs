@@ -3,6 +3,9 @@
 use super::finding::{Level, StatusFinding};
 use super::situation::{BatchQueueState, GateCondition, Situation, StoreTrouble};
 
+/// The rules about gates that send nothing.
+const CLOSED: &str = "gate_closed";
+const UNREADABLE: &str = "gate_unreadable";
 /// A gate closes and opens all the time. It is reported when it has been closed for so long.
 const CLOSED_SECS: f64 = 5.0;
 /// The same while a batch request is in flight: it may be what closes the gate, or it may wait.
@@ -15,7 +18,7 @@ const KEPT_SECS: f64 = 15.0;
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     found.extend(situation.stores.iter().map(store));
     for gate in &situation.gates {
-        found.extend(self::gate(gate, &situation.batch_queues));
+        found.extend(self::gate(gate, situation));
     }
     for queue in &situation.batch_queues {
         found.extend(overload(queue));
@@ -24,13 +27,18 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
 
 fn store(trouble: &StoreTrouble) -> StatusFinding {
     let StoreTrouble { name, path, error, full } = trouble;
+    let is_folder = *name == "batch.folder";
     let place = path.as_ref().map(|path| format!(" ({path})")).unwrap_or_default();
     let (id, text, advice) = if *full {
-        let text = format!("the disk is full: {name}{place} cannot be written ({error})");
+        // The errors of a full disk differ from write to write, and say no more than that.
+        let quota = if error.contains("quota") { " (its quota is used up)" } else { "" };
+        let text = format!("the disk is full{quota}: {name}{place} cannot be written");
         let disk = path.as_ref().map_or("that disk".into(), |path| format!("the disk of {path}"));
         let advice = format!(
-            "Make room on {disk}, or set {name} to a folder of another disk. The gateway tries \
-             again by itself."
+            "Make room on {disk}: the gateway tries again by itself. Or set {name} to a {} of \
+             another disk and restart the gateway; {} in the old one.",
+            if is_folder { "folder" } else { "file" },
+            if is_folder { "existing batches stay" } else { "what was stored stays" }
         );
         ("disk_full", text, advice)
     } else {
@@ -43,8 +51,9 @@ fn store(trouble: &StoreTrouble) -> StatusFinding {
 }
 
 /// A finding about a gate that sends nothing.
-fn gate(gate: &GateCondition, queues: &[BatchQueueState]) -> Option<StatusFinding> {
-    let behind = || queues.iter().filter(|queue| queue.gates.contains(&gate.name));
+fn gate(gate: &GateCondition, situation: &Situation) -> Option<StatusFinding> {
+    let queues = || situation.batch_queues.iter();
+    let behind = || queues().filter(|queue| queue.gates.contains(&gate.name));
     let pending: u64 = behind().map(|queue| queue.pending + queue.retry).sum();
     // Batch work fills the servers by itself, so its gate closes and opens while it goes on.
     let goes_on = behind().any(|queue| queue.ended_lately > 0);
@@ -55,12 +64,24 @@ fn gate(gate: &GateCondition, queues: &[BatchQueueState]) -> Option<StatusFindin
         return None;
     } else if gate.open || gate.spent || goes_on {
         used_up(gate, pending)
+    } else if never_opens(gate) {
+        constant(gate, pending)
     } else {
-        closed(gate, pending).lasting(if runs { RUNNING_SECS } else { CLOSED_SECS })
+        let of_batches: usize = queues().map(|queue| queue.in_flight).sum();
+        // Other requests use the backends: the gate does what it is for.
+        let is_needed = situation.queue.in_flight as usize > of_batches;
+        let level = if is_needed { Level::Note } else { Level::Warning };
+        closed(gate, pending, level).lasting(if runs { RUNNING_SECS } else { CLOSED_SECS })
+    };
+    let name = &gate.name;
+    let past = match finding.id {
+        CLOSED => format!("the gate {name} is open again: it was closed until"),
+        UNREADABLE => format!("the gate {name} can be read again: it could not until"),
+        _ => format!("the gate {name} allows more again: it allowed none until"),
     };
     let mut finding = finding
         .about(&gate.name)
-        .kept(KEPT_SECS)
+        .kept(KEPT_SECS, past)
         .figure("pending", pending as f64)
         .figure("in_flight", gate.in_flight as f64)
         .figure("threshold", gate.threshold);
@@ -78,18 +99,37 @@ fn unreadable(gate: &GateCondition, pending: u64) -> StatusFinding {
         pending => (Level::Trouble, waits(pending)),
     };
     let text = format!("the gate {name} cannot be read, so {so}: {why}");
-    StatusFinding::new("gate_unreadable", level, text)
+    StatusFinding::new(UNREADABLE, level, text)
         .lasting(CLOSED_SECS)
         .advise(format!("See whether {source} can be read from here."))
 }
 
-fn closed(gate: &GateCondition, pending: u64) -> StatusFinding {
+/// Whether its value is a constant that keeps it closed.
+fn never_opens(gate: &GateCondition) -> bool {
+    gate.kind == "constant" && gate.value.is_some_and(|value| value <= gate.threshold)
+}
+
+fn constant(gate: &GateCondition, pending: u64) -> StatusFinding {
+    let GateCondition { name, value, threshold, .. } = gate;
+    let text = format!(
+        "the gate {name} is closed, so {}: value {} is not above the baseline {threshold}: the \
+         gate never opens",
+        waits(pending),
+        value.unwrap_or(0.0)
+    );
+    StatusFinding::new(CLOSED, Level::Warning, text).advise(format!(
+        "Set the value of {name} in [[dispatch.gates]] above its baseline, or use a kind that \
+         reads the load. Then restart: gates are read at the start only."
+    ))
+}
+
+fn closed(gate: &GateCondition, pending: u64, level: Level) -> StatusFinding {
     let GateCondition { name, state, source, .. } = gate;
     let why = state.strip_prefix("closed: ").unwrap_or(state);
     let text = format!("the gate {name} is closed, so {}: {why}", waits(pending));
-    StatusFinding::new("gate_closed", Level::Warning, text).advise(format!(
-        "Batch work waits while {source} is busy. Add capacity, or leave less to other work: {}. \
-         `tidegate dispatch explain` shows what the gate reads.",
+    StatusFinding::new(CLOSED, level, text).advise(format!(
+        "Batch work waits while {source} is busy. Add capacity, or leave less to other work: {}, \
+         and restart. `tidegate dispatch explain` shows what the gate reads.",
         lower_baseline(gate)
     ))
 }

@@ -42,6 +42,12 @@ pub(crate) struct StatusFinding {
     /// It stays for so long after it was last found: a state that comes and goes is one finding.
     #[serde(skip)]
     pub(super) kept_secs: f64,
+    /// What is said in that time; how long ago it was last found follows.
+    #[serde(skip)]
+    pub(super) past: String,
+    /// Whether it is kept and was not found of late.
+    #[serde(skip)]
+    pub(super) is_past: bool,
     /// Its place among findings of its level: causes come before their consequences.
     #[serde(skip)]
     pub(super) order: usize,
@@ -76,6 +82,8 @@ impl StatusFinding {
             runbook: format!("{RUNBOOK}#{id}"),
             lasting_secs: 0.0,
             kept_secs: 0.0,
+            past: String::new(),
+            is_past: false,
             order: 0,
         }
     }
@@ -101,8 +109,8 @@ impl StatusFinding {
         self
     }
 
-    pub(super) fn kept(mut self, secs: f64) -> Self {
-        self.kept_secs = secs;
+    pub(super) fn kept(mut self, secs: f64, past: String) -> Self {
+        (self.kept_secs, self.past) = (secs, past);
         self
     }
 }

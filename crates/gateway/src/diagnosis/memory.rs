@@ -10,8 +10,11 @@ use flow::{Span, Time};
 
 use super::Level;
 use super::finding::{EndedFinding, StatusFinding};
+use super::sentence::span;
 use super::trends::round;
 
+/// A finding that is kept says so after this time: a state that comes and goes needs one text.
+const PAST_SECS: f64 = 3.0;
 /// The most findings that are shown.
 const FINDINGS_MAX: usize = 100;
 /// For how long ended findings are listed, and how many at most.
@@ -124,6 +127,13 @@ impl KnownFinding {
 
     fn at(&self, now: Time) -> StatusFinding {
         let since_seconds = round(now.since(self.first).secs_f64());
-        StatusFinding { since_seconds, ..self.finding.clone() }
+        let finding = StatusFinding { since_seconds, ..self.finding.clone() };
+        let ago = now.since(self.last).secs_f64();
+        if ago <= PAST_SECS {
+            return finding;
+        }
+        // Its figures are those of the past.
+        let text = format!("{} {} ago", finding.past, span(ago));
+        StatusFinding { text, evidence: BTreeMap::new(), is_past: true, ..finding }
     }
 }

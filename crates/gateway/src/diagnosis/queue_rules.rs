@@ -1,8 +1,8 @@
 //! Rules about the queue: floods, capacity, waits that end in vain, refusals, quotas.
 
-use super::finding::{EndedFinding, Level, StatusFinding};
+use super::finding::{Level, StatusFinding};
 use super::sentence::{count, span};
-use super::situation::{FlowState, QueueState, RefusalCount, Situation, TenantState};
+use super::situation::{FlowState, QueueState, Situation, TenantState};
 
 /// A flow floods if it has at least this share of the queue and so many waiting requests, and
 /// this many times the share of its weight.
@@ -14,28 +14,9 @@ const FLOOD_TIMES: f64 = 1.5;
 const FLOOD_KEPT: f64 = 0.6;
 /// The rule about them.
 pub(super) const FLOOD: &str = "flow_floods";
-/// The rule about requests that were not served.
-const REFUSED: &str = "requests_refused";
-/// It is trouble if more requests fail than are served, and at least so many.
-const FAILING_LEAST: u32 = 5;
-/// Error codes by which the gateway or its backends fail a sound request. Others are errors of
-/// clients, or limits that an operator has set for a tenant.
-const UNSERVED: [&str; 14] = [
-    "queue_timeout",
-    "flow_full",
-    "too_many_flows",
-    "queue_full",
-    "preempted",
-    "not_critical",
-    "queue_disabled",
-    "wait_too_long",
-    "backend_error",
-    "no_backend",
-    "overloaded",
-    "storage_full",
-    "store_unavailable",
-    "internal",
-];
+/// The rules about a full queue and about waits in vain.
+pub(super) const NEARLY_FULL: &str = "queue_nearly_full";
+pub(super) const WILL_EXPIRE: &str = "requests_will_expire";
 /// The queue is nearly full from this share of its capacity on.
 const FULL_SHARE: f64 = 0.9;
 /// From this share of the time to live on, the oldest request is about to expire.
@@ -62,11 +43,10 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     found.extend(nearly_full(situation));
     found.extend(will_expire(situation));
     found.extend(held(situation));
-    found.extend(refused(situation));
     found.extend(situation.tenants.iter().filter_map(quota));
 }
 
-fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFinding> {
+pub(super) fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFinding> {
     let others = situation
         .flows
         .iter()
@@ -124,7 +104,7 @@ fn one_flow(situation: &Situation) -> Option<StatusFinding> {
     let finding = StatusFinding::new("one_flow", Level::Warning, text)
         .about(name)
         .lasting(ALL_SECS)
-        .kept(ALL_KEPT_SECS)
+        .kept(ALL_KEPT_SECS, format!("the waiting requests were in one flow ({name}) until"))
         .figure("waiting", flow.queue_depth)
         .figure("oldest_seconds", queue.oldest_seconds.unwrap_or(0.0))
         .advise(tell_apart(queue.flows_by_client));
@@ -154,7 +134,7 @@ fn nearly_full(situation: &Situation) -> Option<StatusFinding> {
     }
     let level = if depth >= capacity { Level::Trouble } else { Level::Warning };
     let text = format!("the queue is nearly full: {depth} of {capacity} places are taken");
-    let finding = StatusFinding::new("queue_nearly_full", level, text)
+    let finding = StatusFinding::new(NEARLY_FULL, level, text)
         .figure("waiting", depth)
         .figure("capacity", capacity)
         .advise(
@@ -185,7 +165,7 @@ fn will_expire(situation: &Situation) -> Option<StatusFinding> {
     } else {
         return None;
     };
-    let finding = StatusFinding::new("requests_will_expire", Level::Warning, text)
+    let finding = StatusFinding::new(WILL_EXPIRE, Level::Warning, text)
         .lasting(EXPIRE_LASTING_SECS)
         .figure("oldest_seconds", oldest)
         .figure("ttl_seconds", queue.ttl_seconds)
@@ -236,85 +216,6 @@ fn held(situation: &Situation) -> Option<StatusFinding> {
         .figure("held", held)
         .advise("Start a backend for the model, or take the model out of [[models]].");
     Some(finding)
-}
-
-fn refused(situation: &Situation) -> Option<StatusFinding> {
-    let unserved = |refusal: &&RefusalCount| UNSERVED.contains(&refusal.reason);
-    let refusals = || situation.refusals.iter().filter(unserved);
-    let worst = refusals().find(|refusal| refusal.last_minute > 0)?;
-    let all: u64 = refusals().map(|refusal| refusal.last_minute).sum();
-    let all = u32::try_from(all).unwrap_or(u32::MAX);
-    let (requests, were) = (count(all, "request"), if all == 1 { "was" } else { "were" });
-    let reason = worst.reason;
-    let mostly = if worst.last_minute < all.into() { ", mostly" } else { ":" };
-    let text = format!("{requests} {were} not served in the last minute{mostly} {reason}");
-    let most_fail = u64::from(all) > situation.queue.served_last_minute && all >= FAILING_LEAST;
-    let level = if most_fail { Level::Trouble } else { Level::Warning };
-    let finding = StatusFinding::new(REFUSED, level, text)
-        .about(reason)
-        .figure("last_minute", all)
-        .figure("mostly", worst.last_minute as f64)
-        .advise(advice_for(reason));
-    Some(finding)
-}
-
-/// Advises about the cause of refusals in place of the refusals, where another finding is it: one
-/// that holds, or one that has ended and left refusals behind.
-pub(super) fn explain_refusals(findings: &mut [StatusFinding], recent: &[EndedFinding]) {
-    let refused = |finding: &StatusFinding| finding.id == REFUSED;
-    let Some(at) = findings.iter().position(refused) else { return };
-    let reason = findings[at].subject.clone().unwrap_or_default();
-    let held = findings.iter().find(|cause| explains((cause.id, cause.level), &reason));
-    let ended = || recent.iter().find(|cause| explains((cause.id, cause.level), &reason));
-    findings[at].advice = match held {
-        Some(cause) => format!("See {}: it explains these refusals.", cause.id),
-        None => ended().map_or_else(
-            || advice_for(&reason).to_owned(),
-            |cause| {
-                let (id, ago) = (cause.id, span(cause.ended_seconds_ago));
-                format!("See {id}, which ended {ago} ago: it explains these refusals.")
-            },
-        ),
-    };
-}
-
-/// Whether another finding is the cause of refusals with this error code.
-fn explains((id, level): (&str, Level), reason: &str) -> bool {
-    let waits = ["queue_timeout", "wait_too_long", "queue_full", "preempted", "flow_full"];
-    match id {
-        "no_backend" | "no_backend_ready" => true,
-        // Another backend serves its models unless this one is trouble.
-        "backend_down" | "backend_ejected" => {
-            level == Level::Trouble && (waits.contains(&reason) || reason == "no_backend")
-        }
-        "backend_failing" | "backend_hung" => reason == "backend_error",
-        "watermark_too_low" => waits.contains(&reason),
-        "requests_will_expire" => ["queue_timeout", "wait_too_long"].contains(&reason),
-        "queue_nearly_full" => ["queue_full", "too_many_flows", "preempted"].contains(&reason),
-        "flow_floods" | "one_flow" => ["flow_full", "queue_full", "preempted"].contains(&reason),
-        "model_without_backend" => ["queue_timeout", "no_backend"].contains(&reason),
-        "disk_full" | "store_failing" => ["storage_full", "store_unavailable"].contains(&reason),
-        _ => false,
-    }
-}
-
-/// What to do about the most frequent error code.
-fn advice_for(reason: &str) -> &'static str {
-    match reason {
-        "flow_full" => "One flow has used its places. See /flows, and flow_capacity in [queue].",
-        "queue_full" | "too_many_flows" => "The queue is full. Add a backend, or bound a flow.",
-        "queue_timeout" | "wait_too_long" | "deadline_exceeded" => {
-            "Requests wait too long. Add a backend, or bound the flow that sends most."
-        }
-        "preempted" => "Requests of higher bands took the places of lower ones. Add a backend.",
-        "backend_error" => "Attempts at backends fail. See the findings about backends.",
-        "no_backend" => "See which model clients ask for, in the access log.",
-        "storage_full" => {
-            "The files of the Batch API have reached batch.files_limit, or their disk was full. \
-             Delete files, or raise the limit."
-        }
-        _ => "The access log has each request with its reason.",
-    }
 }
 
 fn quota(tenant: &TenantState) -> Option<StatusFinding> {

@@ -26,7 +26,7 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
         return format!("{verdict}: {backends}{}{notes}.", waiting(situation, ""));
     };
     let since = match worst.since_seconds {
-        short if short < 1.0 => String::new(),
+        short if short < 1.0 || worst.is_past => String::new(),
         long => format!(" (for {})", span(long)),
     };
     let more = match findings.len() - 1 {

@@ -143,6 +143,7 @@ pub(crate) struct FlowState {
     pub(crate) oldest_seconds: Option<f64>,
     /// Requests that were refused, or that left the queue without a backend.
     pub(crate) refused: u32,
+    pub(crate) refused_last_minute: u64,
     /// Its share of the places at backends, and of the waiting requests.
     pub(crate) share: f64,
     pub(crate) queue_share: f64,
@@ -150,9 +151,11 @@ pub(crate) struct FlowState {
     pub(crate) fair_share: f64,
     /// The lowest such share of the last minute: other flows may rest for a moment.
     pub(crate) least_fair_share: Option<f64>,
-    /// Whether it was found to flood the queue at the last look.
+    /// Whether it was found to flood the queue at the last look, and in the last minute.
     #[serde(skip)]
     pub(crate) flooded: bool,
+    #[serde(skip)]
+    pub(crate) flooded_lately: bool,
 }
 
 /// One model.
@@ -213,6 +216,9 @@ pub(crate) struct BackendCondition {
     /// The mean time from token to token of its streams, now and before at a similar load.
     pub(crate) token_ms: Option<f64>,
     pub(crate) usual_token_ms: Option<f64>,
+    /// Whether that time was measured long ago.
+    #[serde(skip)]
+    pub(crate) token_ms_is_old: bool,
     /// How long it has had requests without any sign of life.
     pub(crate) silent_seconds: Option<f64>,
     pub(crate) answered_per_minute: f64,

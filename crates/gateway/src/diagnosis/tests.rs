@@ -1,5 +1,6 @@
 //! Each rule with the plain data of an incident, and with data that is nearly one.
 
+mod causes;
 mod lasting;
 mod tokens;
 

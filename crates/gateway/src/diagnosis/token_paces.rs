@@ -14,6 +14,9 @@ use super::situation::BackendCondition;
 const SAMPLE_EVERY: Span = Span::from_secs(5);
 const SAMPLES_MAX: usize = 120;
 const KEPT: Span = Span::from_secs(3600);
+/// A measurement counts for so long. A backend that the router avoids gets about one request in a
+/// minute.
+const MEASURED_KEPT: Span = Span::from_secs(120);
 /// Younger samples may already show what is wrong.
 const SETTLED: Span = Span::from_secs(30);
 /// Fewer samples say nothing.
@@ -25,6 +28,8 @@ const LOAD_PART: f64 = 0.5;
 #[derive(Debug, Default)]
 pub(super) struct TokenPaces {
     by_backend: BTreeMap<String, VecDeque<PaceSample>>,
+    /// The last measurement of each backend, and when it was first seen.
+    measured: BTreeMap<String, (f64, Time)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +44,15 @@ struct PaceSample {
 impl TokenPaces {
     /// Adds the usual time of a backend, and takes a sample. What a slow backend does is not usual.
     pub(super) fn watch(&mut self, backend: &mut BackendCondition, now: Time) {
-        let Some(token_ms) = backend.token_ms.filter(|_| backend.in_flight > 0) else { return };
+        let Some(token_ms) = backend.token_ms else { return };
+        let measured = self.measured.entry(backend.id.clone()).or_insert((token_ms, now));
+        if measured.0 != token_ms {
+            *measured = (token_ms, now);
+        }
+        backend.token_ms_is_old = now.since(measured.1) > MEASURED_KEPT;
+        if backend.in_flight == 0 {
+            return;
+        }
         let samples = self.by_backend.entry(backend.id.clone()).or_default();
         samples.retain(|sample| now.since(sample.at) <= KEPT);
         backend.usual_token_ms = usual(samples, backend.in_flight, now);
@@ -54,7 +67,9 @@ impl TokenPaces {
 
     /// Forgets backends that have left.
     pub(super) fn retain(&mut self, known: &[BackendCondition]) {
-        self.by_backend.retain(|id, _| known.iter().any(|backend| backend.id == *id));
+        let stays = |id: &String| known.iter().any(|backend| backend.id == *id);
+        self.by_backend.retain(|id, _| stays(id));
+        self.measured.retain(|id, _| stays(id));
     }
 }
 

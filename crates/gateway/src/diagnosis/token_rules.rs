@@ -1,6 +1,6 @@
 //! The rule about slow tokens: a stream has begun, and its tokens come late.
 
-use super::backend_rules::SLOW;
+use super::backend_rules::{SLOW, slow_kept};
 use super::finding::{Level, StatusFinding};
 use super::sentence::span;
 use super::situation::{BackendCondition, Situation};
@@ -10,9 +10,8 @@ const SLOW_TIMES: f64 = 2.5;
 const SLOW_MORE_MS: f64 = 20.0;
 /// The objective is missed from here on: the gateway itself keeps the mean close to it.
 const MISSED_TIMES: f64 = 1.25;
-/// A state of a moment is no finding, and one that comes and goes is one finding.
+/// A state of a moment is no finding.
 const LASTING_SECS: f64 = 5.0;
-const KEPT_SECS: f64 = 10.0;
 
 /// A backend whose tokens come more slowly than before, or than the objective.
 pub(super) fn slow_tokens(
@@ -37,7 +36,7 @@ pub(super) fn slow_tokens(
     let mut finding = StatusFinding::new(SLOW, Level::Warning, text)
         .about(id)
         .lasting(LASTING_SECS)
-        .kept(KEPT_SECS)
+        .kept(slow_kept(backend), format!("{id} was slow until"))
         .figure("token_ms", own)
         .figure("in_flight", backend.in_flight);
     if let Some(usual) = backend.usual_token_ms {

@@ -9,11 +9,12 @@ use flow::{Span, Time};
 use super::backend_rules::SLOW;
 use super::history::History;
 use super::memory::FindingMemory;
-use super::queue_rules::{self, FLOOD};
+use super::queue_rules::FLOOD;
+use super::refusal_rules;
 use super::sentence::sentence;
 use super::situation::{BackendCondition, FlowState, QueueState, RefusalCount, Situation};
 use super::token_paces::TokenPaces;
-use super::watermark_rules::TOO_HIGH;
+use super::watermark_rules::{self, TOO_HIGH};
 use super::{Level, StatusPage, findings};
 
 /// The time between two samples, and how many are kept.
@@ -48,6 +49,8 @@ pub(crate) struct Sample {
     pub(crate) endings: BTreeMap<(Option<usize>, &'static str), u64>,
     /// Answered and failed attempts by backend.
     pub(crate) attempts: BTreeMap<Arc<str>, [u64; 2]>,
+    /// Refused requests by flow, of the flows that the page shows.
+    pub(crate) flow_refused: BTreeMap<String, u32>,
     /// Ended requests by batch queue.
     pub(crate) batch_ended: BTreeMap<String, u64>,
 }
@@ -73,10 +76,20 @@ impl Trends {
         let now = sample.at;
         let ended = situation.batch_queues.iter().map(|queue| (queue.name.clone(), queue.ended));
         sample.batch_ended = ended.collect();
+        let refused = situation.flows.iter().map(|flow| (flow.name.clone(), flow.refused));
+        sample.flow_refused = refused.collect();
         self.rate(&mut situation, &sample);
         self.count_refusals(&mut situation, &sample);
         self.forecast(&mut situation.queue, &sample);
         self.remember_shares(&mut situation.flows, now);
+        for flow in &mut situation.flows {
+            let base = self.base(now, MINUTE).map(|base| base.flow_refused.get(&flow.name));
+            let before = base.map_or(flow.refused, |known| known.copied().unwrap_or(0));
+            // A flow that was forgotten counts from 0 again.
+            let new = flow.refused.checked_sub(before).unwrap_or(flow.refused);
+            flow.refused_last_minute = new.into();
+            flow.flooded_lately = self.memory.had(FLOOD, &flow.name, now.before(MINUTE));
+        }
         for backend in &mut situation.backends {
             self.watch(backend, &sample);
             self.token_paces.watch(backend, now);
@@ -93,7 +106,8 @@ impl Trends {
         self.busy_since.retain(known);
         let mut findings = self.memory.date(findings(&situation), now);
         let recent = self.memory.recent(now);
-        queue_rules::explain_refusals(&mut findings, &recent);
+        refusal_rules::explain(&mut findings, &recent);
+        watermark_rules::join(&mut findings);
         self.keep(sample);
         self.history.add(&situation, now);
         let worst = findings.first().map_or(Level::Ok, |worst| worst.level);

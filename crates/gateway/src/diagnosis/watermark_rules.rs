@@ -9,10 +9,14 @@ use super::situation::{BackendCondition, EngineState, Situation};
 pub(super) const READING_SECS: f64 = 10.0;
 /// A wrong watermark shows for at least so long.
 const LASTING_SECS: f64 = 2.0;
+/// What comes before the further backends of a joined finding.
+const ALSO: &str = "; the same at ";
 /// Below this share of its KV cache an engine has room.
 const KV_ROOM: f64 = 0.5;
 /// The rule about one that is too high.
 pub(super) const TOO_HIGH: &str = "watermark_too_high";
+/// The rule about one that is too low.
+pub(super) const TOO_LOW: &str = "watermark_too_low";
 
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     if situation.stock.mode != "fixed" {
@@ -24,6 +28,26 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
         };
         found.extend(too_high(backend, engine, situation));
         found.extend(too_low(backend, engine, situation));
+    }
+}
+
+/// Joins findings about several backends to one where the advice is the same.
+pub(super) fn join(findings: &mut Vec<StatusFinding>) {
+    let about = |finding: &StatusFinding| [TOO_HIGH, TOO_LOW].contains(&finding.id);
+    let mut at = 0;
+    while at < findings.len() {
+        let (before, rest) = findings.split_at_mut(at);
+        let finding = &rest[0];
+        let same = |one: &&mut StatusFinding| {
+            about(one) && (one.id, &one.advice) == (finding.id, &finding.advice)
+        };
+        let Some(first) = before.iter_mut().find(same) else {
+            at += 1;
+            continue;
+        };
+        let more = if first.text.contains(ALSO) { ", " } else { ALSO };
+        first.text = first.text.clone() + more + finding.subject.as_deref().unwrap_or_default();
+        findings.remove(at);
     }
 }
 
@@ -85,7 +109,7 @@ fn too_low(
     let text = format!(
         "the watermark of {watermark:.0} {is} too low for {id}: {idle} while requests wait"
     );
-    let finding = StatusFinding::new("watermark_too_low", Level::Warning, text)
+    let finding = StatusFinding::new(TOO_LOW, Level::Warning, text)
         .about(id)
         .lasting(LASTING_SECS)
         .figure("engine_running", engine.running)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::SetupError;
-use super::kinds::{GateKind, VARIANTS, declaration};
+use super::kinds::{ConstantGate, GateKind, VARIANTS, declaration};
 use crate::schema::ValueType::{self, Keyword, Number, Text};
 use crate::schema::{
     Keyword as Spelled, Keywords, Location, NOT_EMPTY, Node, Origin, Range, Report, Section,
@@ -132,10 +132,17 @@ pub(crate) fn read(section: &Section<'_>) -> Option<GateSettings> {
         section.refuse("capacity_per_server", what);
     }
     let interval: Duration = section.get("interval");
+    let (kind, baseline) = ((kind.read)(section)?, section.get("baseline"));
+    if let GateKind::Constant(ConstantGate { free }) = &kind
+        && *free <= baseline
+    {
+        let what = format!("is {free}, not above the baseline {baseline}: the gate never opens");
+        section.notice("value", what);
+    }
     Some(GateSettings {
         name: section.given("name").unwrap_or_default(),
-        kind: (kind.read)(section)?,
-        baseline: section.get("baseline"),
+        kind,
+        baseline,
         capacity,
         unit: section.get("unit"),
         interval,

@@ -339,8 +339,9 @@ impl std::fmt::Display for ClientError {
 impl std::error::Error for ClientError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Unreached { source, .. } | Self::Lost(source) => Some(source.as_ref()),
-            Self::Unwritable(error) => Some(error),
+            // The text has that of the first cause already.
+            Self::Unreached { source, .. } | Self::Lost(source) => source.source(),
+            Self::Unwritable(error) => error.source(),
             Self::TooLong | Self::TimedOut(_) => None,
         }
     }

@@ -175,3 +175,15 @@ note      the queue \"q\" has no target: `serve` sends it to itself, `dispatch` 
     let plain = Summary(&good("")).to_string();
     assert!(!plain.contains("batch") && !plain.contains("dispatch"), "{plain}");
 }
+
+#[test]
+fn m03_a_constant_gate_that_never_opens_gets_a_notice() {
+    let notices = |value: &str| {
+        let gate = "[[dispatch.gates]]\nname = 'g'\nkind = 'constant'\ncapacity = 8\n";
+        let config = good(&format!("{gate}baseline = 0.2\nvalue = {value}\n"));
+        config.notices.into_iter().map(|notice| notice.text).collect::<Vec<_>>()
+    };
+    let text = "dispatch.gates[0].value is 0.2, not above the baseline 0.2: the gate never opens";
+    assert_eq!(notices("0.2"), [text]);
+    assert_eq!(notices("0.3"), [""; 0]);
+}
