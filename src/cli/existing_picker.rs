@@ -53,6 +53,7 @@ macro_rules! flags {
 }
 
 const RECOGNISED: &str = "the engine and the names of its metrics are recognised";
+const OWN_HINT: &str = "the names of the protocol are used";
 const OWN_LOG: &str = "the log has one format for all levels";
 
 const KNOWN: &[KnownFlag] = flags! {
@@ -94,6 +95,10 @@ const KNOWN: &[KnownFlag] = flags! {
     "ha-enable-leader-election" => Means::Switch("each replica serves, with a queue of its own"),
     "disable-endpoint-subset-filter" => Means::Switch("a subset is always respected"),
     "emit-endpoint-scores" => Means::Switch("x-routing-reason and the log have the reasons"),
+    "tls-min-version" => Means::Nothing("TLS 1.2 and 1.3 are accepted"),
+    "kubeconfig" => Means::Nothing("discovery.kubernetes has the keys url, token_file and ca_file"),
+    "destination-endpoint-hint-key" => Means::Nothing(OWN_HINT),
+    "destination-endpoint-hint-metadata-namespace" => Means::Nothing(OWN_HINT),
     "enable-cert-reload" => Means::Switch("changed certificates are always read"),
     "health-checking" => Means::Switch("health checks are always on, on both ports"),
     "tracing" => Means::Switch("traces.endpoint switches traces on"),
@@ -104,6 +109,14 @@ const KNOWN: &[KnownFlag] = flags! {
     "metrics-cert-dir" => Means::Nothing("the pages of the picker have no TLS"),
     "allow-experimental-plugins" => Means::Switch("there are no plugins"),
 };
+
+/// What the existing picker has by default, and its deployments expect.
+const IMPLIED: [(&str, &str, &str); 4] = [
+    ("--grpc-port", "epp.listen", "0.0.0.0:9002"),
+    ("--grpc-health-port", "epp.health_listen", "0.0.0.0:9003"),
+    ("--metrics-port", "epp.metrics_listen", "0.0.0.0:9090"),
+    ("llm-d's metric names", "epp.llm_d_metrics", "true"),
+];
 
 /// The flags that were given, with their values.
 #[derive(Debug)]
@@ -201,16 +214,14 @@ impl FromArgMatches for ExistingFlags {
 
 impl ExistingFlags {
     /// The same as flags of this program. If there is any, the picker listens where the existing
-    /// one does, because its probes and its Service expect that.
+    /// one does, because its probes and its Service expect that, unless an address is given.
     pub(super) fn translate(self) -> Result<Translation> {
         let mut to = Translation::default();
         if !self.0.is_empty() {
-            let listeners = [("--grpc-port", "9002"), ("--grpc-health-port", "9003")];
-            for (flag, port) in listeners.into_iter().chain([("--metrics-port", "9090")]) {
-                let known = KNOWN.iter().find(|known| known.flag == flag);
-                known.map_or(Ok(()), |known| to.add(known, port))?;
-            }
-            to.push("llm-d's metric names", "epp.llm_d_metrics", "true");
+            to.flags.extend(IMPLIED.map(|(flag, key, value)| {
+                let value = value.to_owned();
+                Flag::Implied { flag, key, value }
+            }));
         }
         for (known, value) in &self.0 {
             to.add(known, value)?;

@@ -81,6 +81,6 @@ impl Flags {
         let backends = backends.into_iter().map(Flag::Backend);
         let endpoints = value("--endpoints", "discovery.endpoints_file", path(endpoints));
         let listen = value("--listen", listen_key, listen);
-        file.source(backends.chain(endpoints).chain(listen).chain(more))
+        file.source(backends.chain(endpoints).chain(more).chain(listen))
     }
 }

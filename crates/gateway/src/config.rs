@@ -72,6 +72,15 @@ pub enum Flag {
         /// Its value.
         value: String,
     },
+    /// What the presence of other flags implies. Every value that is given goes before it.
+    Implied {
+        /// The flag that would give the value.
+        flag: &'static str,
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// A flag that is given once for each entry of a list.
     List {
         /// The flag, such as `--redis`.

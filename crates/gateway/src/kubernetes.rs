@@ -98,7 +98,7 @@ impl Cluster {
     fn set_troubles(&self, found: Vec<Trouble>) {
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
         for trouble in found.iter().filter(|trouble| !troubles.contains(trouble)) {
-            tracing::warn!("discovery in Kubernetes: {trouble}; the last known state is kept");
+            tracing::warn!("discovery in Kubernetes: {trouble}");
         }
         if found.is_empty() && !troubles.is_empty() {
             tracing::info!("discovery in Kubernetes works again");

@@ -37,12 +37,26 @@ enum Given {
 
 /// Puts the environment and then the flags over a file's values.
 pub(super) fn apply(root: &mut Table, source: &Source, report: &Report) {
+    for flag in &source.flags {
+        if let Flag::Implied { flag, key, value } = flag
+            && !is_given(root, key)
+        {
+            assign(root, &Assignment::flag(flag, key, Given::Text(value.clone())), report);
+        }
+    }
     for (name, text) in environment::ordered(&source.variables) {
         environment::apply(root, name, text, report);
     }
     for flag in &source.flags {
         apply_flag(root, flag, report);
     }
+}
+
+/// Whether the file has a value for this key.
+fn is_given(root: &Table, key: &str) -> bool {
+    let Some((section, name)) = key.split_once('.') else { return root.contains_key(key) };
+    let below = root.get(section).map(|node| &node.value);
+    matches!(below, Some(Value::Table(table)) if is_given(table, name))
 }
 
 fn apply_flag(root: &mut Table, flag: &Flag, report: &Report) {
@@ -57,6 +71,8 @@ fn apply_flag(root: &mut Table, flag: &Flag, report: &Report) {
                 report.elsewhere(format!("--set {assignment}: {form}"));
             }
         },
+        // They are below the environment.
+        Flag::Implied { .. } => {}
         Flag::Value { flag, key, value } => {
             let text = Given::Text(value.clone());
             assign(root, &Assignment::flag(flag, key, text), report);

@@ -5,7 +5,7 @@ use crate::upstream::client::escaped;
 /// Objects of one page. The API server may send fewer.
 pub(super) const PAGE_OBJECTS: usize = 200;
 /// How long the API server keeps a watch open.
-pub(super) const WATCH_SECS: u64 = 290;
+pub(super) const WATCH_SECS: u64 = 60;
 
 /// A version of an API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -51,6 +51,24 @@ fn x06_the_last_flag_counts_and_set_goes_before_a_flag_of_its_own() {
 }
 
 #[test]
+fn x02_what_other_flags_imply_gives_way_to_every_value_that_is_given() {
+    let implied = || {
+        let value = "0.0.0.0:1".into();
+        Flag::Implied { flag: "--grpc-port", key: "epp.listen", value }
+    };
+    let port = |file: &str, variables: &[(&str, &str)], flags: &[&str]| {
+        let mut source = with(variables, flags);
+        source.flags.push(implied());
+        resolve(&source, file).unwrap_or_else(|error| panic!("{error}")).epp.listen.port()
+    };
+    assert_eq!(port("", &[], &[]), 1);
+    assert_eq!(port("[epp]\ndrain = '1s'\n", &[], &[]), 1);
+    assert_eq!(port("[epp]\nlisten = '127.0.0.1:2'\n", &[], &[]), 2);
+    assert_eq!(port("", &[("TIDEGATE_EPP__LISTEN", "127.0.0.1:3")], &[]), 3);
+    assert_eq!(port("", &[], &["epp.listen=127.0.0.1:4"]), 4);
+}
+
+#[test]
 fn x06_values_are_toml_or_bare_texts() {
     let flags = [
         "queue.queue_ttl=1m30s",
