@@ -85,8 +85,8 @@ fn discovery(problem: &str) -> StatusFinding {
 fn none() -> StatusFinding {
     let text = "there is no backend".to_owned();
     StatusFinding::new("no_backend", Level::Trouble, text).advise(
-        "Name a model server with --backend URL or [[backends]], or start one on this machine. With \
-         [discovery.kubernetes], see whether the selector matches pods that are ready.",
+        "Name a model server with --backend URL or [[backends]], or start one on this machine. \
+         With [discovery.kubernetes], see whether the selector matches pods that are ready.",
     )
 }
 
