@@ -9,6 +9,9 @@ profile=${PROFILE:-release}
 folder=${profile/#dev/debug}
 work=target/reproducible
 rm -rf "$work"
+# The compiler of C writes this date in place of the present one, for example into mimalloc.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
 for number in 1 2; do
 	copy="$PWD/$work/$number/sources"
 	mkdir -p "$copy"
