@@ -27,6 +27,18 @@ fn backend(id: &str) -> BackendCondition {
     }
 }
 
+/// Batch work behind one gate.
+fn behind_gate(gate: GateCondition) -> Situation {
+    let queue = BatchQueueState {
+        name: "night".into(),
+        gates: vec!["load".into()],
+        pending: 40,
+        ..BatchQueueState::default()
+    };
+    let gates = vec![GateCondition { name: "load".into(), ..gate }];
+    Situation { batch_queues: vec![queue], gates, ..well() }
+}
+
 /// A gateway with two ready backends and an empty queue.
 fn well() -> Situation {
     Situation {

@@ -108,18 +108,6 @@ fn m03_refusals_of_a_flood_alone_are_a_warning_after_their_cause() {
     assert!(!page.findings[0].text.contains("loud"), "others are refused as well");
 }
 
-/// Batch work behind one gate.
-fn behind(gate: GateCondition) -> Situation {
-    let queue = BatchQueueState {
-        name: "night".into(),
-        gates: vec!["load".into()],
-        pending: 40,
-        ..BatchQueueState::default()
-    };
-    let gates = vec![GateCondition { name: "load".into(), ..gate }];
-    Situation { batch_queues: vec![queue], gates, ..well() }
-}
-
 fn closed() -> GateCondition {
     let state = "closed: 90 % full, opens below 80 %".into();
     GateCondition { value: Some(0.1), threshold: 0.2, state, ..GateCondition::default() }
@@ -128,19 +116,19 @@ fn closed() -> GateCondition {
 #[test]
 fn m03_a_constant_gate_that_never_opens_is_told_so() {
     let constant = GateCondition { kind: "constant", ..closed() };
-    let finding = only(&behind(constant.clone()));
+    let finding = only(&behind_gate(constant.clone()));
     assert_eq!((finding.id, finding.level), ("gate_closed", Level::Warning));
     let text = "the gate load is closed, so 40 batch requests wait: value 0.1 is not above the \
                 baseline 0.2: the gate never opens";
     assert_eq!(finding.text, text);
     assert!(finding.advice.contains("Then restart"), "{}", finding.advice);
     let other = GateCondition { value: Some(0.3), ..constant };
-    assert!(!only(&behind(other)).text.contains("never opens"), "closed for another reason");
+    assert!(!only(&behind_gate(other)).text.contains("never opens"), "closed for another reason");
 }
 
 #[test]
 fn m03_a_gate_that_holds_batches_back_for_other_requests_is_a_note() {
-    let mut situation = behind(closed());
+    let mut situation = behind_gate(closed());
     assert_eq!(only(&situation).level, Level::Warning, "the backends are idle");
     situation.queue.in_flight = 3;
     let finding = only(&situation);
@@ -153,9 +141,9 @@ fn m03_a_gate_that_holds_batches_back_for_other_requests_is_a_note() {
 #[test]
 fn m03_a_gate_that_has_opened_shows_no_old_figures() {
     let mut trends = Trends::default();
-    (0..=6).for_each(|second| _ = trends.judge(behind(closed()), at(second)));
+    (0..=6).for_each(|second| _ = trends.judge(behind_gate(closed()), at(second)));
     let open = GateCondition { open: true, left: 3, ..closed() };
-    let page = trends.judge(behind(open), at(11));
+    let page = trends.judge(behind_gate(open), at(11));
     let finding = &page.findings[0];
     let text = "the gate load is open again: it was closed until 5.0 s ago";
     assert_eq!((finding.text.as_str(), finding.evidence.len()), (text, 0));

@@ -3,18 +3,6 @@
 use super::*;
 use crate::diagnosis::situation::ReloadState;
 
-/// Batch work behind one gate.
-fn behind_gate(gate: GateCondition) -> Situation {
-    let queue = BatchQueueState {
-        name: "night".into(),
-        gates: vec!["load".into()],
-        pending: 40,
-        ..BatchQueueState::default()
-    };
-    let gates = vec![GateCondition { name: "load".into(), ..gate }];
-    Situation { batch_queues: vec![queue], gates, ..well() }
-}
-
 fn closed() -> GateCondition {
     let state = "closed: 97 % full, opens below 90 %".into();
     GateCondition { value: Some(0.03), threshold: 0.1, state, ..GateCondition::default() }
