@@ -53,6 +53,13 @@ pub(super) const IN_FLOW: &[Mutant] = &[
         noticed_by: "objectives::o03_a_gap_of_few_grants",
     },
     Mutant {
+        name: "a gap at a nearly full backend ends an overload",
+        file: "controller/dispatch.rs",
+        site: "if !waited && «self.supply.has_spare_room(backend, self.settings.bounds.to_bypass())» {",
+        instead: "true",
+        noticed_by: "objectives::o03_a_gap_at_a_nearly",
+    },
+    Mutant {
         name: "no gap of few grants ends an overload",
         file: "queue/overload_duration.rs",
         site: "|| «gap > after.nanos() / GAP_LONG»;",

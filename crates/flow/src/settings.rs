@@ -35,6 +35,9 @@ pub(crate) enum Room {
     Open,
 }
 
+/// A backend that is filled to no more than this share of its bound has spare room.
+pub(crate) const SPARE: f64 = 0.75;
+
 /// The unit of the stock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StockUnit {

@@ -1,6 +1,7 @@
 //! The bounds of `auto`, counted in asks.
 
 use super::{AutoBound, AutoState, Tally};
+use crate::settings::SPARE;
 
 // === impl AutoState ===
 
@@ -23,6 +24,11 @@ impl AutoState {
         let size = self.tally.tokens as f64 / f64::from(self.tally.in_flight);
         let full = self.caps.slots.min(self.caps.pace).min(self.caps.tokens / size);
         Some(full.max(1.0)).filter(|full| full.is_finite())
+    }
+
+    /// Whether the backend is filled to no more than [`SPARE`]; an unknown bound leaves room.
+    pub(crate) fn has_spare_room(&self) -> bool {
+        self.full_at().is_none_or(|full| f64::from(self.tally.in_flight) <= SPARE * full)
     }
 
     /// The places of the backend, if the metrics of its engine have shown them: the asks of the

@@ -150,7 +150,8 @@ impl Controller {
         record.backend = backend;
         record.granted = self.clock;
         let (flow_queue, cost, band) = (record.flow_queue, record.cost, record.band.index());
-        self.supply.take(backend, band, record.stock(self.settings.stock));
+        self.note_spare_room(flow_queue, backend);
+        self.supply.take(backend, band, self.asks[slot].stock(self.settings.stock));
         self.use_model(slot);
         self.send_prompt(slot);
         if self.is_auto() {
@@ -171,6 +172,15 @@ impl Controller {
             self.limits_after_grant(flow, backend);
         }
         self.refund_cached(slot);
+    }
+
+    /// Before a grant: notes an ask that did not wait and finds spare room. If many do, an overload
+    /// has ended.
+    fn note_spare_room(&mut self, at: u32, backend: u32) {
+        let waited = self.flow_queues[at].active;
+        if !waited && self.supply.has_spare_room(backend, self.settings.bounds.to_bypass()) {
+            self.fair_queue_of(at).overload.granted_at_once();
+        }
     }
 
     fn charge_flow_queue(&mut self, at: u32, cost: u32, overtaken: Option<u64>) -> Charge {
@@ -203,7 +213,6 @@ impl Controller {
             }
         };
         if bypassed {
-            fair_queue.overload.granted_at_once();
             fair_queue.clock.leave(flow_queue.weight);
         } else if flow_queue.waiting == 0 {
             self.deactivate(at);

@@ -9,8 +9,9 @@ use crate::time::{Span, Time};
 /// A fair queue that is empty for less than this part of the time after which an overload lasts
 /// does not end it. Arrivals are random, so the queue is empty for a moment even in an overload.
 const GAP: u64 = 36;
-/// Nor does a gap end it in which fewer asks were granted at once: a server with few places is idle
-/// for seconds now and then. A gap of more than this part of the time ends it in any case.
+/// Nor does a gap end it in which fewer asks were granted at once to a backend with spare room: a
+/// server with few places is idle for seconds now and then, and a backend that stays nearly full
+/// has served no burst to its end. A gap of more than this part of the time ends it in any case.
 const GAP_GRANTS: u32 = 16;
 const GAP_LONG: u64 = 6;
 /// The weight of one grant in the share of fresh ones.
@@ -26,7 +27,7 @@ pub(crate) struct OverloadDuration {
     emptied: Time,
     /// The share of the latest grants that went to fresh asks, from 0 to 1.
     fresh_share: f32,
-    /// The asks that were granted at once since the fair queue was last empty.
+    /// The asks that were granted at once, with room to spare, since the fair queue was last empty.
     at_once: u32,
 }
 
@@ -54,7 +55,7 @@ impl OverloadDuration {
         (self.emptied, self.at_once) = (now, 0);
     }
 
-    /// An ask was granted that did not wait.
+    /// An ask that did not wait was granted to a backend with spare room.
     pub(crate) fn granted_at_once(&mut self) {
         self.at_once = self.at_once.saturating_add(1);
     }

@@ -3,7 +3,7 @@
 //! With a bound in tokens, a place is as large as the mean ask in flight.
 
 use super::{Backend, Pool, Supply};
-use crate::settings::{Hysteresis, Room, StockUnit};
+use crate::settings::{Hysteresis, Room, SPARE, StockUnit};
 
 // === impl Supply ===
 
@@ -26,6 +26,17 @@ impl Supply {
         match room {
             Room::Below(bound) => backend.ready && backend.stock < bound.div_ceil(Hysteresis::ONE),
             Room::Open => backend.open,
+        }
+    }
+
+    /// Whether a backend is filled to no more than [`SPARE`] of its bound.
+    pub(crate) fn has_spare_room(&self, backend: u32, room: Room) -> bool {
+        let backend = &self.backends[backend as usize];
+        match room {
+            Room::Below(bound) => {
+                backend.stock.saturating_mul(Hysteresis::ONE) as f64 <= SPARE * bound as f64
+            }
+            Room::Open => backend.auto.has_spare_room(),
         }
     }
 

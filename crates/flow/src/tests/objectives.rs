@@ -364,16 +364,39 @@ fn o03_a_gap_of_few_grants_does_not_end_an_overload() {
     }
 }
 
+/// A burst that has ended leaves room. A backend that stays nearly full has only met a moment
+/// without a waiting ask.
+#[test]
+fn o03_a_gap_at_a_nearly_full_backend_does_not_end_an_overload() {
+    for (busy, stands) in [(16, true), (15, false)] {
+        assert_eq!(stands_after_beside(busy, 6, 20), stands, "{busy} of 20 places taken");
+    }
+}
+
 /// Whether an overload still lasts after a gap in which so many asks are granted at once.
 fn stands_after(gap_secs: u64, grants: usize) -> bool {
-    let mut fixture = Fixture::new(two_seconds(), 1);
+    stands_after_beside(0, gap_secs, grants)
+}
+
+/// The same where `busy` of 20 places are taken in the gap; with 0 there is one place, and it is free.
+fn stands_after_beside(busy: usize, gap_secs: u64, grants: usize) -> bool {
+    let others = if busy > 0 { 19 } else { 0 };
+    let settings = Settings { bounds: limited_to(1.0 + others as f64).bounds, ..two_seconds() };
+    let mut fixture = Fixture::new(settings, 1);
+    let mut long: Vec<_> = (0..others).map(|_| fixture.start("long")).collect();
     let LastMinute { running, .. } = overload(&mut fixture, 240, 40);
     fixture.run_dry(running.into_iter().collect());
+    for ended in long.drain(busy..) {
+        fixture.settle(ended, 1);
+    }
     for _ in 0..grants {
         let running = fixture.start("flow 0");
         fixture.settle(running, 1);
     }
     fixture.pass(Span::from_secs(gap_secs));
+    for _ in busy..others {
+        fixture.start("long");
+    }
     overload(&mut fixture, 30, 40).late > 0
 }
 

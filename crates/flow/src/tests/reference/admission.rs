@@ -3,7 +3,7 @@
 use super::{Answer, FlowQueue, Outcome, Record, Reference};
 use crate::ask::{Ask, Band, COST_MAX};
 use crate::outcome::{Eviction, Refusal};
-use crate::settings::{Admission, Cascade, Order, Room};
+use crate::settings::{Admission, Cascade, Hysteresis, Order, Room};
 use crate::time::{Span, Time};
 
 // === impl Reference ===
@@ -28,7 +28,8 @@ impl Reference {
         if let Some(backend) = self.bypass(flow_queue) {
             let at = self.admit(record);
             self.counters.bypassed += 1;
-            self.overloads[pool][ask.band.index()].at_once += 1;
+            let at_once = u32::from(self.has_spare_room(backend));
+            self.overloads[pool][ask.band.index()].at_once += at_once;
             self.grant_bypass(at, backend);
             let backend = self.places.backends[backend].id;
             return Ok(Answer::Granted { name: self.asks[at].name, backend });
@@ -123,6 +124,13 @@ impl Reference {
             return None;
         }
         self.choose_backend(flow_queue, bound, &self.offered_prompt())
+    }
+
+    /// Whether a backend is filled to no more than three quarters of the bound.
+    fn has_spare_room(&self, backend: usize) -> bool {
+        let Room::Below(bound) = self.settings.bounds.to_bypass() else { return false };
+        let stock = u128::from(self.places.backends[backend].stock) * u128::from(Hysteresis::ONE);
+        4 * stock <= 3 * u128::from(bound)
     }
 
     /// Asks have waited for long, and grants go to fresh asks.
