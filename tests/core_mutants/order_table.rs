@@ -67,6 +67,13 @@ pub(super) const IN_FLOW: &[Mutant] = &[
         noticed_by: "objectives::o03_a_gap_of_few_grants",
     },
     Mutant {
+        name: "slow streams let as many prompts start at once",
+        file: "auto_watermark/room.rs",
+        site: "* «self.pace.prompt_share()»;",
+        instead: "1.0",
+        noticed_by: "auto_watermark::o03_slow_streams",
+    },
+    Mutant {
         name: "an objective for tokens cuts the asks in flight without end",
         file: "auto_watermark/pace.rs",
         site: "«least.max(OBJECTIVE_STREAMS)»",

@@ -72,6 +72,11 @@ impl PaceTuner {
         self.last
     }
 
+    /// The share of the usual prompt tokens that may be unstarted.
+    pub(super) const fn prompt_share(&self) -> f64 {
+        self.slow_streams.prompt_share()
+    }
+
     pub(super) const fn produced(&mut self, tokens: u64) {
         self.tokens += tokens;
     }
@@ -87,6 +92,9 @@ impl PaceTuner {
     /// produced for a measurement.
     pub(super) fn revise(&mut self, cap: &mut f64, limits: PaceLimits, load: PaceLoad, now: Time) {
         let Some(pace) = self.measure(now) else { return };
+        if limits.objective.is_none() {
+            self.slow_streams = SlowStreams::default();
+        }
         let wanted = limits.objective.map(|objective| self.slow_streams.mean_for(objective, now));
         let (limit, least) = match (limits.most, wanted) {
             (None, None) => {

@@ -8,8 +8,8 @@ use super::{AutoState, UNSTARTED};
 use crate::time::Time;
 
 /// Below this many unstarted prompt tokens of each rank, more asks may be unstarted: an engine
-/// prefills many short prompts in one step.
-const PROMPT_ALLOWANCE: u64 = 4096;
+/// prefills many short prompts in one step. An objective for tokens can allow fewer.
+const PROMPT_ALLOWANCE: f64 = 4096.0;
 /// While asks do not stream, this share of the requests that were seen to run may be added before
 /// the next reading.
 const UNSEEN_SHARE: u32 = 4;
@@ -26,7 +26,8 @@ impl AutoState {
 
     /// Whether the prompts without a first token are few enough for one step.
     pub(super) fn starts_are_short(&self) -> bool {
-        self.tally.unstarted_prompt < PROMPT_ALLOWANCE * u64::from(self.caps.ranks)
+        let allowance = PROMPT_ALLOWANCE * f64::from(self.caps.ranks) * self.pace.prompt_share();
+        (self.tally.unstarted_prompt as f64) < allowance
     }
 
     /// The number of asks that the engine is known to run, and those that take the places of

@@ -426,6 +426,24 @@ fn o03_an_objective_for_tokens_bounds_the_asks_in_flight() {
     assert!((0.5 * held..0.6 * held).contains(&least), "{least} of {held}");
 }
 
+/// New prompts slow down the streams beside them. So while streams are slower than the objective,
+/// fewer prompts start at once.
+#[test]
+fn o03_slow_streams_let_fewer_prompts_start_at_once() {
+    let mut tide = Tide::warm();
+    let settings = Settings { slo_tpot: Some(Span::from_millis(50)), ..Settings::default() };
+    tide.fixture.gate.configure(settings, tide.fixture.now);
+    for _ in 0..16 {
+        assert_eq!((0..20).filter(|_| tide.offer(64, 64)).count(), 20);
+        (0..20).for_each(|at| tide.start(at));
+        stream(&mut tide, Span::from_millis(60), 50, 0);
+        for ended in std::mem::take(&mut tide.flying) {
+            tide.fixture.settle(ended, 64);
+        }
+    }
+    assert_eq!((0..100).filter(|_| tide.offer(64, 64)).count(), 1536 / 64);
+}
+
 #[test]
 fn c10_without_a_longest_pace_streams_may_take_their_time() {
     let mut tide = Tide::new();

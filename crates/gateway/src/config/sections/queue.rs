@@ -268,9 +268,10 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
         key(
             "slo_tpot",
             duration(MILLI, HOUR),
-            "The wanted time between two tokens of each stream. Automatic bounds send fewer \
-             requests to a backend if more than a twentieth of its streams are slower, but at \
-             least half of the requests that it was seen to run.",
+            "The wanted time between two tokens of each stream. If more than a twentieth of the \
+             streams of a backend are slower, automatic bounds let fewer prompts start at once \
+             there, and then send it fewer requests, but at least half of those that it was seen \
+             to run.",
         )
         .unset("no objective: tokens per second count"),
         key(
