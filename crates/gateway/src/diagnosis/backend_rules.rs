@@ -33,9 +33,10 @@ const HUNG_SECS: f64 = 10.0;
 const COLD_HUNG_SECS: f64 = 30.0;
 /// A backend that hangs now and then is one finding.
 const HUNG_KEPT_SECS: f64 = 60.0;
-/// A backend fails if this share of its attempts fails, and so many in a minute.
+/// A backend fails if this share of its attempts fails, and so many in a minute, for so long.
 const FAILING_SHARE: f64 = 0.1;
 const FAILING_PER_MINUTE: f64 = 3.0;
+const FAILING_SECS: f64 = 2.0;
 /// A backend may be full or start for so long.
 const FULL_SECS: f64 = 10.0;
 const STARTING_SECS: f64 = 30.0;
@@ -199,6 +200,7 @@ fn failing(backend: &BackendCondition) -> Option<StatusFinding> {
     let text = format!("{percent:.0} % of the attempts at {id} fail: {why}");
     let finding = StatusFinding::new("backend_failing", Level::Warning, text)
         .about(id)
+        .lasting(FAILING_SECS)
         .figure("failed_per_minute", failed)
         .figure("answered_per_minute", answered)
         .advise(format!(

@@ -270,3 +270,18 @@ fn m03_a_backend_that_hangs_again_and_again_is_one_finding() {
         assert!(text.starts_with(expected), "at {second} s: {text}");
     }
 }
+
+/// A backend that was restarted has failed, and served responses leave the minute before that.
+#[test]
+fn m03_a_backend_that_fails_for_a_moment_is_no_finding() {
+    let mut trends = Trends::default();
+    let mut found = |second: u64, ends: [u64; 2]| {
+        let attempts = [(Arc::from("gpu-b"), ends)].into();
+        let page = trends.judge(well(), Sample { attempts, ..at(second) });
+        page.findings.first().map(|one| one.id)
+    };
+    assert_eq!(found(0, [0, 0]), None);
+    assert_eq!(found(1, [5, 3]), None, "a moment");
+    assert_eq!(found(2, [5, 3]), None);
+    assert_eq!(found(3, [5, 3]), Some("backend_failing"));
+}
