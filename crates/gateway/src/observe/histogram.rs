@@ -53,7 +53,7 @@ pub(super) struct Histogram {
     exemplars: OnceLock<Box<KeptExemplars>>,
 }
 
-/// The exemplars of a histogram. Each is replaced at most once in a second: readers come less often.
+/// The exemplars of a histogram. Each changes at most once in a second: readers come less often.
 #[derive(Debug, Default)]
 struct KeptExemplars {
     /// When each was named, in seconds since 1970.

@@ -1,5 +1,5 @@
-//! What the spans of many requests have in common, as bytes: the name, and the attributes of what is
-//! asked for and of the backend. They are written once and copied then.
+//! What the spans of many requests have in common, as bytes: the name, and the attributes of what
+//! is asked for and of the backend. They are written once and copied then.
 
 use std::sync::Arc;
 
