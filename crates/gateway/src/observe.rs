@@ -45,7 +45,7 @@ use flow::{BANDS, BackendId, Controller, ModelId, RouteReason, ScaleGoal, Ticket
 use http::{HeaderMap, HeaderValue, StatusCode};
 use store::UsageKey;
 
-use crate::backend::{Attempt, BackendStatus};
+use crate::backend::{Attempt, BackendStatus, RecentTime};
 use crate::clock;
 use crate::config::settings::tenants::Tenant;
 use crate::config::settings::{Log, Traces};
@@ -113,6 +113,17 @@ pub(crate) struct Observer {
     llm_d: bool,
     /// Unless traces are off.
     tracer: Option<Arc<Tracer>>,
+}
+
+// === impl RequestCounters ===
+
+impl RequestCounters {
+    /// Keeps the time of a response that ended now, if it went well.
+    pub(crate) fn responded(&self, record: &Record, now: Time) {
+        if let Some(backend) = &self.backend {
+            backend.responded(record, now);
+        }
+    }
 }
 
 // === impl Observer ===
@@ -302,6 +313,11 @@ impl Observer {
     /// The recent mean time of requests at a backend in milliseconds.
     pub(crate) fn latency_ms(&self, backend: &str) -> Option<f64> {
         self.backends.latency_ms(backend)
+    }
+
+    /// The time of a whole response of a backend by the last ones; `None` if they are old.
+    pub(crate) fn latency_now(&self, backend: &str, now: Time) -> Option<RecentTime> {
+        self.backends.latency_now(backend, now)
     }
 
     /// The recent mean length of a backend's responses in tokens.

@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use flow::{BackendId, BackendView, Bounds, EngineReading, Span};
+use flow::{BackendId, BackendView, Bounds, EngineReading, Span, Time};
 
 use super::backends::{bound_name, millis};
 use super::busiest_of;
 use crate::backend::BackendStatus;
 use crate::config::settings::DrainCause;
 use crate::diagnosis::situation::{BackendCondition, EngineState};
+use crate::observe::Observer;
 use crate::state::State;
 
 /// The backends, those that are not ready first, and the number of those that are left out.
@@ -19,13 +20,12 @@ pub(super) fn conditions(
     (views, bounds): (&BTreeMap<BackendId, BackendView>, Bounds),
     most: usize,
 ) -> (Vec<BackendCondition>, usize) {
+    let now = state.clock.now();
     let mut backends: Vec<BackendCondition> = statuses
         .into_iter()
         .map(|status| {
-            let latency_ms = state.observer.latency_ms(&status.id);
             let view = views.get(&status.backend);
-            let output_tokens = state.observer.output_tokens(&status.id);
-            BackendCondition { latency_ms, output_tokens, ..condition(status, view, bounds) }
+            timed(condition(status, view, bounds), &state.observer, now)
         })
         .collect();
     let left_out = busiest_of(&mut backends, most, |one| (!one.ready, one.in_flight));
@@ -33,6 +33,24 @@ pub(super) fn conditions(
         (Reverse(!one.ready), &one.id).cmp(&(Reverse(!other.ready), &other.id))
     });
     (backends, left_out)
+}
+
+/// Adds the times of whole responses: those of the last ones, or else a mean of those before.
+fn timed(backend: BackendCondition, observer: &Observer, now: Time) -> BackendCondition {
+    let id = &backend.id;
+    let (latency_ms, output_tokens) = match observer.latency_now(id, now) {
+        Some(last) => (Some(millis(last.taken)), last.tokens.map(|tokens| tokens as f64)),
+        None => {
+            let means = (observer.latency_ms(id), observer.output_tokens(id));
+            return BackendCondition {
+                latency_ms: means.0,
+                output_tokens: means.1,
+                latency_is_old: true,
+                ..backend
+            };
+        }
+    };
+    BackendCondition { latency_ms, output_tokens, ..backend }
 }
 
 fn condition(
@@ -61,8 +79,11 @@ fn condition(
         watermark,
         binding: limits.and_then(|limits| limits.binding).map(bound_name),
         first_byte_ms: status.latency.map(millis),
-        stream_first_byte_ms: status.stream_latency.map(millis),
+        usual_first_byte_ms: status.usual_latency.map(millis),
+        stream_first_byte_ms: status.stream_latency_now.or(status.stream_latency).map(millis),
+        stream_first_byte_is_old: status.stream_latency_now.is_none(),
         latency_ms: None,
+        latency_is_old: false,
         output_tokens: None,
         token_ms: limits.and_then(|limits| limits.pace.0).map(millis),
         usual_token_ms: None,

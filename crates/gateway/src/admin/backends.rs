@@ -154,6 +154,8 @@ fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
         quiet: Span::ZERO,
         latency: None,
         stream_latency: None,
+        stream_latency_now: None,
+        usual_latency: None,
         drain: None,
     }
 }

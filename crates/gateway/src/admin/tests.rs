@@ -104,6 +104,8 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         quiet: Span::ZERO,
         latency: Some(Span::from_millis(120)),
         stream_latency: None,
+        stream_latency_now: None,
+        usual_latency: None,
         drain: None,
     };
     let shown = serde_json::to_value(backends::join(&state, vec![status]).1).unwrap();
@@ -304,4 +306,26 @@ fn metrics_are_served_as_text_that_prometheus_knows() {
     assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
     let body = body(response);
     assert!(std::str::from_utf8(&body).unwrap().contains("\nnexus_queue_depth 0\n"));
+}
+
+#[test]
+fn m03_the_time_of_a_whole_response_is_that_of_the_last_ones() {
+    use crate::observe::tests::served;
+    let observer = Observer::default();
+    let mut account = RequestCounters::default();
+    observer.attempt("gpu-a", Attempt::Answered, &mut account);
+    let mut record = served("chat", "chat");
+    let responded = |millis: u64, record: &mut crate::observe::Record| {
+        record.at_backend = Span::from_millis(millis);
+        observer.ended(record, &account);
+        account.responded(record, Time::from_millis(9000));
+    };
+    (0..50).for_each(|_| responded(500, &mut record));
+    (0..20).for_each(|_| responded(4500, &mut record));
+    record.status = 502;
+    (0..20).for_each(|_| responded(1, &mut record));
+    let now = observer.latency_now("gpu-a", Time::from_millis(10_000)).unwrap();
+    assert_eq!(now.taken, Span::from_millis(4500), "a failure is not a response");
+    assert!(observer.latency_ms("gpu-a").unwrap() < 4000.0, "the mean comes later");
+    assert_eq!(observer.latency_now("gpu-a", Time::from_millis(200_000)), None);
 }

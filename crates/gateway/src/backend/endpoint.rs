@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::{error, fmt};
 
 use flow::{BackendId, Span, Time};
@@ -46,6 +46,8 @@ pub(crate) struct Endpoint {
     pub(super) stats: Arc<PassiveStats>,
     /// Whether the operator knows that it refuses the credential.
     pub(super) credential_refused: AtomicBool,
+    /// The fields of the spans of requests to it, once one was traced.
+    pub(crate) span_fields: OnceLock<Box<[u8]>>,
 }
 
 /// Counts a request at a backend until it is dropped.
@@ -206,6 +208,7 @@ impl Endpoint {
             tls,
             stats: Arc::default(),
             credential_refused: AtomicBool::new(false),
+            span_fields: OnceLock::new(),
         })
     }
 

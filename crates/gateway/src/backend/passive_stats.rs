@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use flow::{ModelId, Span, Time};
 
+use super::recent_times::{RecentTime, RecentTimes};
+
 /// The weight of the newest latency is one part in this many.
 const SMOOTHING: i64 = 8;
 /// The share that a maximum loses with each response below it, so that one slow start does not
@@ -25,6 +27,9 @@ pub(super) struct PassiveStats {
     /// The longest times to a first byte, of streams and of other responses.
     streams: FadingMax,
     others: FadingMax,
+    /// The last times to a first byte, of both.
+    last_streams: RecentTimes,
+    last_others: RecentTimes,
     /// When it last gave a sign of life that was dated, and whether it gave one since.
     alive_at: AtomicU64,
     moved: AtomicBool,
@@ -96,9 +101,12 @@ impl PassiveStats {
     /// Records the latency of a request. Of two concurrent updates one may be lost, which a mean
     /// tolerates.
     pub(super) fn note(&self, request: BegunRequest, latency: Span, streamed: bool) {
-        self.alive_at.store(request.sent.after(latency).nanos(), Ordering::Relaxed);
+        let at = request.sent.after(latency);
+        self.alive_at.store(at.nanos(), Ordering::Relaxed);
         self.last_begun.store(request.packed(), Ordering::Relaxed);
         self.longest_of(streamed).add(latency.nanos());
+        let last = if streamed { &self.last_streams } else { &self.last_others };
+        last.add(RecentTime { at, taken: latency, tokens: None });
         let latency = i64::try_from(latency.nanos()).unwrap_or(i64::MAX).max(1);
         smooth(&self.latency, latency);
         if streamed {
@@ -147,6 +155,17 @@ impl PassiveStats {
 
     pub(super) fn stream_latency(&self) -> Option<Span> {
         known(&self.stream_latency)
+    }
+
+    /// The time to the first byte of a stream by the last ones; `None` if they are old.
+    pub(super) fn stream_latency_now(&self, now: Time) -> Option<Span> {
+        self.last_streams.now(now).map(|time| time.taken)
+    }
+
+    /// The median of the last times to a first byte: of streams or of other responses, whichever
+    /// take longer. A few that took long do not change it.
+    pub(super) fn usual_latency(&self) -> Option<Span> {
+        self.last_streams.usual().max(self.last_others.usual())
     }
 
     fn longest_of(&self, streamed: bool) -> &FadingMax {

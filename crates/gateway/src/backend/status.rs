@@ -42,6 +42,10 @@ pub(crate) struct BackendStatus {
     pub(crate) latency: Option<Span>,
     /// The same of its streams alone.
     pub(crate) stream_latency: Option<Span>,
+    /// The same by the last streams; `None` if there was none of late.
+    pub(crate) stream_latency_now: Option<Span>,
+    /// The usual time to the first byte of its responses.
+    pub(crate) usual_latency: Option<Span>,
 }
 
 /// The state of a backend in one word.
@@ -121,6 +125,8 @@ impl BackendStatus {
             quiet: now.since(backend.endpoint.last_alive(now)),
             latency: backend.endpoint.stats.latency(),
             stream_latency: backend.endpoint.stats.stream_latency(),
+            stream_latency_now: backend.endpoint.stats.stream_latency_now(now),
+            usual_latency: backend.endpoint.stats.usual_latency(),
         }
     }
 }

@@ -31,15 +31,23 @@ const HUNG_TIMES: f64 = 5.0;
 const HUNG_SECS: f64 = 10.0;
 /// The same for a backend that has answered no request yet: it may load its model.
 const COLD_HUNG_SECS: f64 = 30.0;
-/// A backend fails if this share of its attempts fails, and so many in a minute.
+/// A backend that hangs now and then is one finding.
+const HUNG_KEPT_SECS: f64 = 60.0;
+/// A backend fails if this share of its attempts fails, and so many in a minute, for so long.
 const FAILING_SHARE: f64 = 0.1;
 const FAILING_PER_MINUTE: f64 = 3.0;
+const FAILING_SECS: f64 = 2.0;
 /// A backend may be full or start for so long.
 const FULL_SECS: f64 = 10.0;
 const STARTING_SECS: f64 = 30.0;
 
 /// A time that a backend takes, in milliseconds.
 type Figure = fn(&BackendCondition) -> Option<f64>;
+
+/// Times of long ago are no figures.
+const STREAM: Figure =
+    |backend| backend.stream_first_byte_ms.filter(|_| !backend.stream_first_byte_is_old);
+const WHOLE: Figure = |backend| backend.latency_ms.filter(|_| !backend.latency_is_old);
 
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     if !situation.has_backends {
@@ -192,6 +200,7 @@ fn failing(backend: &BackendCondition) -> Option<StatusFinding> {
     let text = format!("{percent:.0} % of the attempts at {id} fail: {why}");
     let finding = StatusFinding::new("backend_failing", Level::Warning, text)
         .about(id)
+        .lasting(FAILING_SECS)
         .figure("failed_per_minute", failed)
         .figure("answered_per_minute", answered)
         .advise(format!(
@@ -207,11 +216,9 @@ fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFi
         other.ready && other.id != backend.id && shares_model(other, backend)
     };
     let peers: Vec<&BackendCondition> = all.iter().filter(peers).collect();
-    let stream: Figure = |backend| backend.stream_first_byte_ms;
-    let whole: Figure = |backend| backend.latency_ms;
-    let first = slower(backend, &peers, (stream, SLOW_MORE_MS)).map(|times| ("first byte", times));
+    let first = slower(backend, &peers, (STREAM, SLOW_MORE_MS)).map(|times| ("first byte", times));
     let token = slower_tokens(backend, &peers).map(|times| ("token", times));
-    let length = slower(backend, &peers, (whole, SLOW_MORE_MS)).map(|t| ("whole response", t));
+    let length = slower(backend, &peers, (WHOLE, SLOW_MORE_MS)).map(|t| ("whole response", t));
     let length = length.filter(|_| !is_long(backend, &peers));
     let ratio = |(_, (own, usual)): &(&str, (f64, f64))| own / usual.max(1.0);
     let found = [length, token, first].into_iter().flatten();
@@ -238,7 +245,7 @@ fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFi
 /// A backend whose first tokens come later than the objective although no request waits: no order
 /// of the queue can help, and it may have no peer that shows how slow it is.
 fn misses_objective(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
-    let own = backend.stream_first_byte_ms? / 1e3;
+    let own = STREAM(backend)? / 1e3;
     let objective = situation.queue.objective_seconds?;
     if own <= objective || backend.answered_per_minute == 0.0 || backend.idle {
         return None;
@@ -310,7 +317,7 @@ pub(super) fn slow_kept(backend: &BackendCondition) -> f64 {
 /// Whether longer responses explain longer times: a token takes no longer than at its peers.
 fn is_long(backend: &BackendCondition, peers: &[&BackendCondition]) -> bool {
     let per_token = |backend: &BackendCondition| {
-        Some(backend.latency_ms? / backend.output_tokens.filter(|&tokens| tokens >= 1.0)?)
+        Some(WHOLE(backend)? / backend.output_tokens.filter(|&tokens| tokens >= 1.0)?)
     };
     let usual = median(peers.iter().filter_map(|peer| per_token(peer)).collect());
     per_token(backend).zip(usual).is_some_and(|(own, usual)| own < usual * SLOW_TIMES)
@@ -327,7 +334,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 fn hung(backend: &BackendCondition) -> Option<StatusFinding> {
     let silent = backend.silent_seconds.filter(|_| backend.in_flight > 0)?;
-    let usual = backend.first_byte_ms.unwrap_or(0.0) / 1e3;
+    let usual = backend.usual_first_byte_ms.or(backend.first_byte_ms).unwrap_or(0.0) / 1e3;
     let least = if backend.first_byte_ms.is_some() { HUNG_SECS } else { COLD_HUNG_SECS };
     if silent < least.max(usual * HUNG_TIMES) {
         return None;
@@ -336,6 +343,7 @@ fn hung(backend: &BackendCondition) -> Option<StatusFinding> {
     let text = format!("{id} hangs: {requests} there, and no byte for {}", span(silent));
     let finding = StatusFinding::new("backend_hung", Level::Warning, text)
         .about(id)
+        .kept(HUNG_KEPT_SECS, format!("{id} hung until"))
         .figure("in_flight", backend.in_flight)
         .figure("silent_seconds", silent)
         .figure("usual_first_byte_seconds", usual)

@@ -210,9 +210,17 @@ pub(crate) struct BackendCondition {
     pub(crate) first_byte_ms: Option<f64>,
     /// The time to the first byte of streams alone. Other responses begin when they are complete.
     pub(crate) stream_first_byte_ms: Option<f64>,
+    /// The time of a whole response, and its length in tokens, where it is known.
     pub(crate) latency_ms: Option<f64>,
-    /// The recent mean length of its responses in tokens, where it is known.
     pub(crate) output_tokens: Option<f64>,
+    /// Whether these times are of long ago.
+    #[serde(skip)]
+    pub(crate) stream_first_byte_is_old: bool,
+    #[serde(skip)]
+    pub(crate) latency_is_old: bool,
+    /// The usual time to a first byte, which a few late ones do not change.
+    #[serde(skip)]
+    pub(crate) usual_first_byte_ms: Option<f64>,
     /// The mean time from token to token of its streams, now and before at a similar load.
     pub(crate) token_ms: Option<f64>,
     pub(crate) usual_token_ms: Option<f64>,

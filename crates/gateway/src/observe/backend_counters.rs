@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
+use flow::Time;
+
 use super::Record;
 use super::histogram::Histogram;
-use crate::backend::Attempt;
+use crate::backend::{Attempt, RecentTime, RecentTimes};
 
 /// The most backends with counters of their own; all others share `other`.
 pub(super) const BACKENDS_MAX: usize = 1000;
@@ -38,6 +40,8 @@ pub(super) struct BackendCounters {
     latency_ms: AtomicU64,
     /// The mean number of tokens of a response, in the same form.
     output_tokens: AtomicU64,
+    /// The last times of whole responses.
+    last: RecentTimes,
     /// From the grant of the backend to the first byte of its response.
     pub(super) first_byte: Histogram,
     /// Whether the last scrape did not know the backend any more.
@@ -59,6 +63,11 @@ pub(super) struct CountersByBackend {
 impl CountersByBackend {
     pub(super) fn latency_ms(&self, backend: &str) -> Option<f64> {
         self.index.load().get(backend)?.mean()
+    }
+
+    /// The time of a whole response by the last ones; `None` if they are old.
+    pub(super) fn latency_now(&self, backend: &str, now: Time) -> Option<RecentTime> {
+        self.index.load().get(backend)?.last.now(now)
     }
 
     /// The mean length of its responses in tokens, where it is known.
@@ -154,6 +163,14 @@ impl BackendCounters {
             if let Some(tokens) = record.output_tokens {
                 smooth(&self.output_tokens, tokens as f64);
             }
+        }
+    }
+
+    /// Keeps the time of a response that ended now.
+    pub(super) fn responded(&self, record: &Record, now: Time) {
+        if record.succeeded() {
+            let (taken, tokens) = (record.at_backend, record.output_tokens);
+            self.last.add(RecentTime { at: now, taken, tokens });
         }
     }
 

@@ -49,8 +49,16 @@ pub(super) struct Histogram {
     counts: [AtomicU64; STEPS.len() + 1],
     /// In microseconds: nanoseconds would overflow within weeks with ten thousand waiting clients.
     sum: AtomicU64,
-    /// The last traced request of each bucket. Without traces there is none.
-    exemplars: OnceLock<Box<Mutex<Exemplars>>>,
+    /// A traced request of each bucket. Without traces there is none.
+    exemplars: OnceLock<Box<KeptExemplars>>,
+}
+
+/// The exemplars of a histogram. Each changes at most once in a second: readers come less often.
+#[derive(Debug, Default)]
+struct KeptExemplars {
+    /// When each was named, in seconds since 1970.
+    named_at: [AtomicU64; STEPS.len() + 1],
+    kept: Mutex<Exemplars>,
 }
 
 /// By bucket.
@@ -84,15 +92,18 @@ impl Histogram {
 
     /// Names the trace of a request that was added, and when it ended.
     pub(super) fn exemplify(&self, span: Span, (trace, at): (TraceId, Duration)) {
-        let exemplars = self.exemplars.get_or_init(|| Box::new(Mutex::new(Default::default())));
-        let exemplar = Exemplar { trace, span, at };
-        let mut exemplars = exemplars.lock().unwrap_or_else(PoisonError::into_inner);
-        exemplars[step_of(span)] = Some(exemplar);
+        let exemplars = self.exemplars.get_or_init(Box::default);
+        let (step, second) = (step_of(span), at.as_secs());
+        if exemplars.named_at[step].load(Relaxed) != second {
+            exemplars.named_at[step].store(second, Relaxed);
+            let mut kept = exemplars.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept[step] = Some(Exemplar { trace, span, at });
+        }
     }
 
     pub(super) fn exemplars(&self) -> Option<Exemplars> {
         let exemplars = self.exemplars.get()?;
-        Some(*exemplars.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(*exemplars.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn read(&self) -> HistogramSnapshot {

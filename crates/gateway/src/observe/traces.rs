@@ -8,6 +8,7 @@
 mod batch;
 mod context;
 mod request_trace;
+mod span_blocks;
 mod span_tree;
 mod span_writer;
 
@@ -16,7 +17,8 @@ mod tests;
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ use super::Record;
 use crate::clock;
 use crate::config::settings::Traces;
 use batch::{Envelope, TraceBatch, TraceQueue};
-use span_writer::SpanWriter;
+use span_tree::SpanTools;
 
 pub(crate) use context::TRACEPARENT;
 pub(super) use context::TraceId;
@@ -37,6 +39,8 @@ pub(crate) use request_trace::RequestTrace;
 
 /// A trace waits for others for at most this time.
 const BATCH_EVERY: Duration = Duration::from_secs(1);
+/// For how long the difference of the clocks is used, in nanoseconds.
+const EPOCH_KEPT: u64 = 1_000_000_000;
 /// By these the halves of a trace id differ from the id of its first span.
 const HIGH: u64 = 1 << 62;
 const LOW: u64 = 1 << 63;
@@ -59,6 +63,10 @@ pub(crate) struct Tracer {
     /// There is a whole batch, or the process ends.
     due: Notify,
     closing: AtomicBool,
+    /// The time of the system's clock at the start of the core's, in nanoseconds since 1970, and
+    /// when it is read again: that costs more than the rest of a span.
+    epoch: AtomicU64,
+    epoch_until: AtomicU64,
     sent: AtomicU64,
     /// By reason, as in [`DROP_REASONS`].
     dropped: [AtomicU64; DROP_REASONS.len()],
@@ -66,7 +74,7 @@ pub(crate) struct Tracer {
 
 thread_local! {
     /// The spans of one request, which are written outside the lock of the queue.
-    static WRITER: RefCell<SpanWriter> = RefCell::default();
+    static TOOLS: RefCell<SpanTools> = RefCell::default();
 }
 
 // === impl Tracer ===
@@ -83,6 +91,8 @@ impl Tracer {
             queued: AtomicUsize::new(0),
             due: Notify::new(),
             closing: AtomicBool::new(false),
+            epoch: AtomicU64::new(0),
+            epoch_until: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             dropped: Default::default(),
         }
@@ -100,7 +110,7 @@ impl Tracer {
         }
         let state = context.as_ref().map(|_| context::state(headers)).unwrap_or_default();
         let parent = context.map(|context| context.parent);
-        let arrived = (now, clock::since_epoch());
+        let arrived = (now, self.unix_nanos(now));
         let root = context::span_id(number);
         Some(Box::new(RequestTrace::new((trace, root), parent, state, arrived)))
     }
@@ -112,11 +122,11 @@ impl Tracer {
             return;
         }
         trace.end(now);
-        WRITER.with_borrow_mut(|writer| {
-            writer.clear();
-            span_tree::write(writer, record, &trace);
+        TOOLS.with_borrow_mut(|tools| {
+            tools.writer.clear();
+            span_tree::write(tools, record, &trace);
             let mut queue = self.queue();
-            let is_due = queue.push(writer.bytes(), &self.envelope);
+            let is_due = queue.push(tools.writer.bytes(), &self.envelope);
             self.queued.store(queue.len(), Relaxed);
             drop(queue);
             if is_due {
@@ -169,6 +179,17 @@ impl Tracer {
     /// The numbers of sent traces, and of dropped ones by reason.
     pub(super) fn counts(&self) -> (u64, [u64; DROP_REASONS.len()]) {
         (self.sent.load(Relaxed), std::array::from_fn(|at| self.dropped[at].load(Relaxed)))
+    }
+
+    /// A time of the core by the clock of the system, which may be set in between.
+    fn unix_nanos(&self, now: Time) -> u64 {
+        let now = now.nanos();
+        if now >= self.epoch_until.load(Acquire) {
+            let epoch = clock::nanos(clock::since_epoch()).saturating_sub(now);
+            self.epoch.store(epoch, Relaxed);
+            self.epoch_until.store(now.saturating_add(EPOCH_KEPT), Release);
+        }
+        self.epoch.load(Relaxed).saturating_add(now)
     }
 
     fn samples(&self, trace: TraceId) -> bool {

@@ -143,7 +143,7 @@ impl RequestRecord {
             observer.attempt(&self.record.backend, attempt, &mut self.counters);
         }
         if let Some(trace) = &mut self.trace {
-            trace.attempted(attempt, self.clock.now());
+            trace.attempted(attempt, self.clock);
         }
     }
 
@@ -211,6 +211,7 @@ impl RequestRecord {
         self.record.total = now.since(self.arrived);
         self.record.at_backend = now.since(self.sent);
         observer.ended(&self.record, &self.counters);
+        self.counters.responded(&self.record, now);
         if let Some(trace) = self.trace.take() {
             observer.trace_ended((&self.record, &self.counters), trace, now);
         }

@@ -224,3 +224,64 @@ fn m03_a_full_disk_has_one_text_and_its_advice_tells_of_the_restart() {
     let text = only(&Situation { stores: vec![quota], ..well() }).text;
     assert_eq!(text, "the disk is full (its quota is used up): usage.file cannot be written");
 }
+
+#[test]
+fn m03_a_backend_without_a_response_of_late_is_not_judged() {
+    let mut situation = well();
+    (situation.backends[0].latency_ms, situation.backends[1].latency_ms) = (Some(500.0), Some(4e3));
+    assert_eq!(only(&situation).id, "backend_slow");
+    for at in [0, 1] {
+        let mut old = situation.clone();
+        old.backends[at].latency_is_old = true;
+        assert_eq!(ids(&old), [""; 0], "its own, and that of its only peer");
+    }
+    let mut streams = well();
+    streams.backends[0].stream_first_byte_ms = Some(100.0);
+    streams.backends[1].stream_first_byte_ms = Some(900.0);
+    streams.backends[1].stream_first_byte_is_old = true;
+    streams.backends[1].answered_per_minute = 5.0;
+    streams.queue.objective_seconds = Some(0.5);
+    assert_eq!(ids(&streams), [""; 0], "also not by the objective");
+}
+
+/// Its requests take long then, which makes its mean time long.
+#[test]
+fn m03_a_backend_that_hangs_again_and_again_is_one_finding() {
+    let state = |in_flight: u32, silent: f64| {
+        let mut hung = backend("gpu-b");
+        (hung.in_flight, hung.silent_seconds) = (in_flight, Some(silent));
+        (hung.first_byte_ms, hung.usual_first_byte_ms) = (Some(6000.0), Some(200.0));
+        with_second(hung)
+    };
+    let mut trends = Trends::default();
+    let mut found = Vec::new();
+    for second in 0..160 {
+        let stopped = second % 40;
+        let now = if stopped < 20 { state(3, stopped as f64) } else { state(1, 0.1) };
+        let page = trends.judge(now, at(second));
+        found.push(page.findings.first().map(|one| (one.id, one.since_seconds, one.text.clone())));
+    }
+    assert_eq!(found[9], None);
+    for (second, found) in found.into_iter().enumerate().skip(10) {
+        let (id, since, text) = found.unwrap();
+        assert_eq!((id, since), ("backend_hung", second as f64 - 10.0));
+        let past = (23..50).contains(&(second % 40 + 40 * usize::from(second % 40 < 10)));
+        let expected = if past { "gpu-b hung until" } else { "gpu-b hangs: 3 requests there" };
+        assert!(text.starts_with(expected), "at {second} s: {text}");
+    }
+}
+
+/// A backend that was restarted has failed, and served responses leave the minute before that.
+#[test]
+fn m03_a_backend_that_fails_for_a_moment_is_no_finding() {
+    let mut trends = Trends::default();
+    let mut found = |second: u64, ends: [u64; 2]| {
+        let attempts = [(Arc::from("gpu-b"), ends)].into();
+        let page = trends.judge(well(), Sample { attempts, ..at(second) });
+        page.findings.first().map(|one| one.id)
+    };
+    assert_eq!(found(0, [0, 0]), None);
+    assert_eq!(found(1, [5, 3]), None, "a moment");
+    assert_eq!(found(2, [5, 3]), None);
+    assert_eq!(found(3, [5, 3]), Some("backend_failing"));
+}

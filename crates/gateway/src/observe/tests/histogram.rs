@@ -1,5 +1,7 @@
 //! Tests of histograms.
 
+use std::time::Duration;
+
 use flow::Span;
 
 use crate::observe::histogram::{Histogram, STEPS};
@@ -47,4 +49,25 @@ fn counts_agree_with_counting_by_hand() {
     let sum: f64 = spans.iter().map(|span| span.secs_f64()).sum();
     assert_eq!(reading.count, 4000);
     assert!((reading.sum_secs - sum).abs() < 1e-2, "{} against {sum}", reading.sum_secs);
+}
+
+/// A scrape comes less often, and a lock for each request would cost more.
+#[test]
+fn m02_a_bucket_names_one_trace_in_a_second() {
+    let histogram = Histogram::default();
+    assert_eq!(histogram.exemplars(), None);
+    let name = |millis: u64, at: u64, trace: u8| {
+        let named = ([trace; 16], Duration::from_millis(at));
+        histogram.exemplify(Span::from_millis(millis), named);
+    };
+    let traces = || {
+        let kept = histogram.exemplars().unwrap();
+        kept.iter().flatten().map(|exemplar| exemplar.trace[0]).collect::<Vec<_>>()
+    };
+    for (span, at, trace) in [(1, 5000, 1), (1, 5999, 2), (20, 5999, 3)] {
+        name(span, at, trace);
+    }
+    assert_eq!(traces(), [1, 3], "each bucket has its own");
+    name(1, 6000, 4);
+    assert_eq!(traces(), [4, 3]);
 }

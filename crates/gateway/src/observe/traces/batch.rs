@@ -12,6 +12,8 @@ use super::span_writer::{write_field, write_varint};
 /// The most traces and bytes in one message. Receivers of gRPC take four megabytes by default.
 pub(super) const BATCH_MAX: usize = 512;
 const BATCH_BYTES: usize = 1 << 20;
+/// The room that a message has from the start: a buffer that grows is copied again and again.
+const BATCH_ROOM: usize = 512 << 10;
 /// Buffers that are kept for the next messages.
 const SPARE_MAX: usize = 2;
 /// Numbers of fields.
@@ -102,7 +104,8 @@ impl TraceQueue {
     /// Adds the spans of a trace. Returns whether a message is full now.
     pub(super) fn push(&mut self, spans: &[u8], envelope: &Envelope) -> bool {
         if self.open.bytes.is_empty() {
-            let mut bytes = self.spare.pop().unwrap_or_default();
+            let fresh = || Vec::with_capacity(BATCH_ROOM);
+            let mut bytes = self.spare.pop().unwrap_or_else(fresh);
             bytes.resize(envelope.room(), 0);
             self.open.bytes = bytes;
         }

@@ -102,11 +102,22 @@ fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
 }
 
 fn write_hex(out: &mut [u8], bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
+    let (fours, _) = bytes.as_chunks::<4>();
+    let (eights, _) = out.as_chunks_mut::<8>();
+    for (digits, four) in eights.iter_mut().zip(fours) {
+        *digits = eight_digits(u32::from_be_bytes(*four));
     }
+}
+
+/// The digits of a number. All are computed at once: each has a byte of one register.
+fn eight_digits(number: u32) -> [u8; 8] {
+    let spread = u64::from(number);
+    let spread = (spread | spread << 16) & 0x0000_ffff_0000_ffff;
+    let spread = (spread | spread << 8) & 0x00ff_00ff_00ff_00ff;
+    let values = (spread | spread << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    let letters = (values + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    let to_letter = u64::from(b'a' - b'0' - 10);
+    (values + 0x3030_3030_3030_3030 + letters * to_letter).to_be_bytes()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use http::HeaderValue;
 
 use super::context::{self, SpanId, TraceId};
 use crate::backend::{Attempt, Endpoint};
+use crate::clock::Clock;
 
 /// Further attempts and waits of one request are not recorded.
 const PARTS_MAX: usize = 32;
@@ -24,9 +25,9 @@ pub(crate) struct RequestTrace {
     /// The span of the client, and what its `tracestate` says.
     pub(super) parent: Option<SpanId>,
     pub(super) state: String,
-    /// The arrival of the request, by the clock of the core and by that of the system.
+    /// The arrival of the request, by the clock of the core, and in nanoseconds since 1970.
     pub(super) arrived: Time,
-    pub(super) arrived_at: Duration,
+    pub(super) arrived_at: u64,
     waits_since: Option<Time>,
     pub(super) waits: Vec<(Time, Time)>,
     /// Most requests have one attempt, which takes no allocation.
@@ -53,7 +54,7 @@ impl RequestTrace {
         (trace, root): (TraceId, SpanId),
         parent: Option<SpanId>,
         state: String,
-        (arrived, arrived_at): (Time, Duration),
+        (arrived, arrived_at): (Time, u64),
     ) -> Self {
         Self {
             trace,
@@ -114,11 +115,11 @@ impl RequestTrace {
     }
 
     /// The attempt has a result. One that was answered lasts until the response ends.
-    pub(crate) fn attempted(&mut self, attempt: Attempt, now: Time) {
+    pub(crate) fn attempted(&mut self, attempt: Attempt, clock: Clock) {
         let Some(last) = self.last_attempt() else { return };
         last.result = Some(attempt);
         if attempt != Attempt::Answered {
-            last.ended = Some(now);
+            last.ended = Some(clock.now());
         }
     }
 
@@ -154,6 +155,6 @@ impl RequestTrace {
     /// A time of the core by the clock of the system, in nanoseconds.
     pub(super) fn unix_nanos(&self, time: Time) -> u64 {
         let since = time.nanos().saturating_sub(self.arrived.nanos());
-        crate::clock::nanos(self.arrived_at).saturating_add(since)
+        self.arrived_at.saturating_add(since)
     }
 }

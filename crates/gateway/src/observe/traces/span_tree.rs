@@ -5,56 +5,48 @@
 use flow::Time;
 
 use super::request_trace::{RequestTrace, TracedAttempt};
+use super::span_blocks::{SpanBlock, SpanBlocks, of_endpoint};
 use super::span_writer::{SpanHead, SpanKind, SpanWriter, key};
 use crate::backend::Attempt;
 use crate::observe::outcome::{OK, UNSEEN};
 use crate::observe::{BAND_NAMES, Record};
 
-/// The operations of the conventions, by the end of the path.
-const OPERATIONS: [(&str, &str); 9] = [
-    ("/chat/completions", "chat"),
-    ("/api/chat", "chat"),
-    ("/responses", "chat"),
-    ("/messages", "chat"),
-    ("/completions", "text_completion"),
-    ("/api/generate", "text_completion"),
-    ("/embeddings", "embeddings"),
-    ("/api/embed", "embeddings"),
-    ("/rerank", "rerank"),
-];
+/// What a thread needs to write spans.
+#[derive(Debug, Default)]
+pub(super) struct SpanTools {
+    pub(super) writer: SpanWriter,
+    blocks: SpanBlocks,
+}
 
 /// Writes the spans of one request.
-pub(super) fn write(out: &mut SpanWriter, record: &Record, trace: &RequestTrace) {
-    let operation = operation(&record.path);
+pub(super) fn write(tools: &mut SpanTools, record: &Record, trace: &RequestTrace) {
+    let (out, block) = (&mut tools.writer, tools.blocks.find(record));
     let ended = Time::from_nanos(trace.arrived.nanos().saturating_add(record.total.nanos()));
-    root(out, (record, operation), trace, ended);
+    root(out, (record, block), trace, ended);
     for (at, &times) in trace.waits.iter().enumerate() {
         wait(out, record, (trace, at), times);
     }
     let mut attempts = trace.attempts().peekable();
     while let Some(attempt) = attempts.next() {
         let is_last = attempts.peek().is_none();
-        attempted(out, (record, operation), trace, (attempt, is_last));
+        attempted(out, (record, block), trace, (attempt, is_last));
     }
 }
 
 fn root(
     out: &mut SpanWriter,
-    (record, operation): (&Record, Option<&'static str>),
+    (record, block): (&Record, &SpanBlock),
     trace: &RequestTrace,
     ended: Time,
 ) {
-    // A path that clients invent must not become a name.
-    let path = if is_usual(&record.path) { record.path.as_str() } else { "" };
     out.begin(&SpanHead {
         id: trace.root,
         parent: trace.parent,
-        ..head(trace, (record.method.as_str(), path), SpanKind::Server, (trace.arrived, ended))
+        ..head(trace, SpanKind::Server, (trace.arrived, ended))
     });
-    models(out, record, operation);
-    out.text(key!("http.request.method"), record.method.as_str());
-    out.text(key!("url.path"), &record.path);
-    out.text(key!("tidegate.request_id"), record.request_id.to_str().unwrap_or_default());
+    out.fields(&block.root);
+    let request_id = std::str::from_utf8(record.request_id.as_bytes()).unwrap_or_default();
+    out.text(key!("tidegate.request_id"), request_id);
     out.text(key!("tidegate.outcome"), record.outcome);
     out.text(key!("tidegate.flow"), &record.flow);
     out.text(key!("tidegate.routing.reason"), record.reason);
@@ -79,7 +71,8 @@ fn wait(
     times: (Time, Time),
 ) {
     let id = trace.wait_id(at);
-    out.begin(&SpanHead { id, ..head(trace, ("wait in queue", ""), SpanKind::Internal, times) });
+    out.begin(&SpanHead { id, ..head(trace, SpanKind::Internal, times) });
+    out.name("wait in queue", "");
     out.text(key!("tidegate.band"), record.band.map_or("-", |band| BAND_NAMES[band as usize]));
     out.text(key!("tidegate.flow"), &record.flow);
     if trace.attempts().next().is_none() && !is_well(record) {
@@ -90,24 +83,15 @@ fn wait(
 
 fn attempted(
     out: &mut SpanWriter,
-    (record, operation): (&Record, Option<&'static str>),
+    (record, block): (&Record, &SpanBlock),
     trace: &RequestTrace,
     (attempt, is_last): (&TracedAttempt, bool),
 ) {
-    let name = match operation {
-        Some(operation) => (operation, record.target.as_deref().unwrap_or_default()),
-        None => (record.method.as_str(), ""),
-    };
     let times = (attempt.began, attempt.ended.unwrap_or(attempt.began));
-    out.begin(&SpanHead { id: attempt.span, ..head(trace, name, SpanKind::Client, times) });
-    models(out, record, operation);
+    out.begin(&SpanHead { id: attempt.span, ..head(trace, SpanKind::Client, times) });
+    out.fields(&block.attempt);
     let endpoint = &attempt.endpoint;
-    out.text(key!("gen_ai.provider.name"), endpoint.kind.name());
-    out.text(key!("server.address"), endpoint.authority.host());
-    if let Some(port) = endpoint.authority.port_u16() {
-        out.int(key!("server.port"), port.into());
-    }
-    out.text(key!("tidegate.backend"), &endpoint.name);
+    out.fields(endpoint.span_fields.get_or_init(|| of_endpoint(endpoint)));
     let answered = attempt.result == Some(Attempt::Answered);
     let serves = is_last && (answered || record.first_byte.is_some());
     let result = attempt.result.map_or("none", label);
@@ -130,30 +114,14 @@ fn attempted(
 }
 
 /// A span below the request; its own id is added.
-fn head<'a>(
-    trace: &'a RequestTrace,
-    name: (&'a str, &'a str),
-    kind: SpanKind,
-    (began, ended): (Time, Time),
-) -> SpanHead<'a> {
+fn head(trace: &RequestTrace, kind: SpanKind, (began, ended): (Time, Time)) -> SpanHead<'_> {
     SpanHead {
         trace: trace.trace,
         id: trace.root,
         parent: Some(trace.root),
         state: &trace.state,
-        name,
         kind,
         times: (trace.unix_nanos(began), trace.unix_nanos(ended)),
-    }
-}
-
-/// What every span of a request to a model has.
-fn models(out: &mut SpanWriter, record: &Record, operation: Option<&'static str>) {
-    out.text(key!("gen_ai.operation.name"), operation.unwrap_or_default());
-    let (model, target) = record.models();
-    out.text(key!("gen_ai.request.model"), model);
-    if target != model {
-        out.text(key!("tidegate.target_model"), target);
     }
 }
 
@@ -167,17 +135,6 @@ fn status(out: &mut SpanWriter, record: &Record) {
     } else if record.status >= 400 {
         out.text(key!("error.type"), &record.status.to_string());
     }
-}
-
-fn operation(path: &str) -> Option<&'static str> {
-    let found = OPERATIONS.iter().find(|(end, _)| path.ends_with(end));
-    found.map(|(_, operation)| *operation)
-}
-
-/// Whether a path is one of a few that many clients use.
-fn is_usual(path: &str) -> bool {
-    let rest = path.strip_prefix("/v1").unwrap_or(path);
-    OPERATIONS.iter().any(|(usual, _)| *usual == rest)
 }
 
 /// Whether neither the gateway nor a backend failed the request.

@@ -1,8 +1,9 @@
 //! Spans as the bytes of OTLP (`opentelemetry/proto/trace/v1/trace.proto`), written by hand.
 //!
-//! Every traced request pays for this, so nothing is built first: no message, no text, no map. The
-//! keys of attributes are constant bytes, and a length that is known only later has a place of
-//! fixed size. A number may have more bytes than it needs, which readers of protobuf accept.
+//! Every traced request pays for this, so nothing is built first: no message, no text, no map. An
+//! attribute is a constant of bytes, in which the last few are replaced, and a length that is known
+//! only later has a place of fixed size. A number may have more bytes than it needs, which readers
+//! of protobuf accept.
 
 use super::context::{SpanId, TraceId};
 
@@ -34,8 +35,12 @@ const STATUS_ERROR: [u8; 2] = [3 << 3, 2];
 const FIXED_64: u8 = 1;
 const BYTES: u8 = 2;
 
-/// The largest number that is encoded as one byte.
+/// The largest numbers that are encoded as one byte, and as three.
 const ONE_BYTE_MAX: usize = 127;
+const THREE_BYTES_MAX: u64 = (1 << 21) - 1;
+/// The bytes of an attribute beside its key: before it, and from it to a value of one byte.
+const BEFORE_KEY: usize = 4;
+const AFTER_KEY: usize = 4;
 /// The bytes of a length that is written afterwards.
 const LENGTH_BYTES: usize = 3;
 /// A longer text of a client is cut.
@@ -58,8 +63,6 @@ pub(super) struct SpanHead<'a> {
     pub(super) id: SpanId,
     pub(super) parent: Option<SpanId>,
     pub(super) state: &'a str,
-    /// Two words with a space between them, or one.
-    pub(super) name: (&'a str, &'a str),
     pub(super) kind: SpanKind,
     /// Nanoseconds since 1970.
     pub(super) times: (u64, u64),
@@ -73,24 +76,26 @@ pub(super) struct SpanWriter {
     length_at: usize,
 }
 
-/// The key of an attribute with the bytes around it: see [`prefix`].
+/// An attribute with this key: see [`attribute`].
 macro_rules! key {
     ($name:literal) => {{
-        const BYTES: [u8; $name.len() + 5] = $crate::observe::traces::span_writer::prefix($name);
+        const BYTES: [u8; $name.len() + 8] = $crate::observe::traces::span_writer::attribute($name);
         &BYTES
     }};
 }
 pub(super) use key;
 
-/// The first bytes of an attribute. Its whole length, the second byte, is not known yet.
-pub(super) const fn prefix<const N: usize>(name: &str) -> [u8; N] {
+/// An attribute without the bytes that depend on its value: its length, the length and the type of
+/// the value, and the value or its length.
+pub(super) const fn attribute<const N: usize>(name: &str) -> [u8; N] {
     let name = name.as_bytes();
-    assert!(name.len() + 5 == N && name.len() < 64);
+    assert!(name.len() + BEFORE_KEY + AFTER_KEY == N && name.len() < 64);
     let mut bytes = [0; N];
-    (bytes[0], bytes[2], bytes[3], bytes[N - 1]) = (ATTRIBUTE, KEY, name.len() as u8, VALUE);
+    (bytes[0], bytes[2], bytes[3]) = (ATTRIBUTE, KEY, name.len() as u8);
+    bytes[N - AFTER_KEY] = VALUE;
     let mut at = 0;
     while at < name.len() {
-        bytes[4 + at] = name[at];
+        bytes[BEFORE_KEY + at] = name[at];
         at += 1;
     }
     bytes
@@ -135,28 +140,28 @@ impl SpanWriter {
 
     /// Begins a span, which [`Self::end`] ends.
     pub(super) fn begin(&mut self, head: &SpanHead<'_>) {
-        self.bytes.extend_from_slice(&[SPAN, 0, 0, 0]);
-        self.length_at = self.bytes.len() - LENGTH_BYTES;
-        let mut fixed = [0; 54];
-        (fixed[0], fixed[1]) = (TRACE_ID, 16);
-        fixed[2..18].copy_from_slice(&head.trace);
-        (fixed[18], fixed[19]) = (SPAN_ID, 8);
-        fixed[20..28].copy_from_slice(&head.id);
-        fixed[28] = START;
-        fixed[29..37].copy_from_slice(&head.times.0.to_le_bytes());
-        fixed[37] = END;
-        fixed[38..46].copy_from_slice(&head.times.1.to_le_bytes());
-        (fixed[46], fixed[47]) = (KIND, head.kind as u8);
-        fixed[48..].copy_from_slice(&SAMPLED);
+        self.length_at = self.bytes.len() + 1;
+        let mut fixed = [0; 58];
+        fixed[0] = SPAN;
+        (fixed[4], fixed[5]) = (TRACE_ID, 16);
+        fixed[6..22].copy_from_slice(&head.trace);
+        (fixed[22], fixed[23]) = (SPAN_ID, 8);
+        fixed[24..32].copy_from_slice(&head.id);
+        fixed[32] = START;
+        fixed[33..41].copy_from_slice(&head.times.0.to_le_bytes());
+        fixed[41] = END;
+        fixed[42..50].copy_from_slice(&head.times.1.to_le_bytes());
+        (fixed[50], fixed[51]) = (KIND, head.kind as u8);
+        fixed[52..].copy_from_slice(&SAMPLED);
         self.bytes.extend_from_slice(&fixed);
         if let Some(parent) = head.parent {
-            self.bytes.extend_from_slice(&[PARENT_ID, 8]);
-            self.bytes.extend_from_slice(&parent);
+            let mut field = [PARENT_ID, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+            field[2..].copy_from_slice(&parent);
+            self.bytes.extend_from_slice(&field);
         }
         if !head.state.is_empty() {
             self.field(TRACE_STATE, head.state);
         }
-        self.name(head.name);
     }
 
     /// Ends a span: now its length is known.
@@ -173,30 +178,27 @@ impl SpanWriter {
     /// Adds a text, unless it is empty.
     #[inline]
     pub(super) fn text<const N: usize>(&mut self, key: &[u8; N], value: &str) {
-        let value = cut(value);
         if value.is_empty() {
             return;
         }
-        let whole = N - 2 + 3 + value.len();
-        if whole <= ONE_BYTE_MAX {
+        if N - 2 + value.len() <= ONE_BYTE_MAX {
             // Nearly all are this short, and then so is every length within.
-            self.begin_attribute(key, whole);
-            let (inner, length) = (value.len() as u8 + 2, value.len() as u8);
-            self.bytes.extend_from_slice(&[inner, TEXT, length]);
+            self.short(key, (TEXT, value.len() as u8), value.len());
             self.bytes.extend_from_slice(value.as_bytes());
             return;
         }
-        self.long_text(key, value);
+        self.long_text(&key[2..=N - AFTER_KEY], cut(value));
     }
 
+    /// A text after the bytes of its key.
     #[cold]
     fn long_text(&mut self, key: &[u8], value: &str) {
         let (length, length_bytes) = varint(value.len() as u64);
         let (inner, inner_bytes) = varint((1 + length_bytes + value.len()) as u64);
-        let whole = key.len() - 2 + inner_bytes + 1 + length_bytes + value.len();
+        let whole = key.len() + inner_bytes + 1 + length_bytes + value.len();
         self.bytes.push(ATTRIBUTE);
         write_varint(&mut self.bytes, whole as u64);
-        self.bytes.extend_from_slice(&key[2..]);
+        self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(&inner[..inner_bytes]);
         self.bytes.push(TEXT);
         self.bytes.extend_from_slice(&length[..length_bytes]);
@@ -205,11 +207,22 @@ impl SpanWriter {
 
     #[inline]
     pub(super) fn int<const N: usize>(&mut self, key: &[u8; N], value: u64) {
+        if value <= ONE_BYTE_MAX as u64 {
+            self.short(key, (INT, value as u8), 0);
+        } else if value <= THREE_BYTES_MAX {
+            self.short(key, (INT, value as u8 | 0x80), 2);
+            self.bytes.extend_from_slice(&[(value >> 7) as u8 | 0x80, (value >> 14) as u8]);
+        } else {
+            self.long_int(key, value);
+        }
+    }
+
+    #[cold]
+    fn long_int<const N: usize>(&mut self, key: &[u8; N], value: u64) {
         // The protocol has signed numbers only.
         let (number, count) = varint(value.min(i64::MAX as u64));
-        self.begin_attribute(key, N - 2 + 2 + count);
-        self.bytes.extend_from_slice(&[1 + count as u8, INT]);
-        self.bytes.extend_from_slice(&number[..count]);
+        self.short(key, (INT, number[0]), count - 1);
+        self.bytes.extend_from_slice(&number[1..count]);
     }
 
     /// Adds a number, if there is one.
@@ -220,8 +233,7 @@ impl SpanWriter {
     }
 
     pub(super) fn bool<const N: usize>(&mut self, key: &[u8; N], value: bool) {
-        self.begin_attribute(key, N - 2 + 3);
-        self.bytes.extend_from_slice(&[2, BOOL, value.into()]);
+        self.short(key, (BOOL, value.into()), 0);
     }
 
     /// An event with a short name.
@@ -241,14 +253,22 @@ impl SpanWriter {
         self.bytes.extend_from_slice(&STATUS_ERROR);
     }
 
-    #[inline]
-    fn begin_attribute<const N: usize>(&mut self, key: &[u8; N], whole: usize) {
-        let mut key = *key;
-        key[1] = whole as u8;
-        self.bytes.extend_from_slice(&key);
+    /// Adds what other spans have in common with this one.
+    pub(super) fn fields(&mut self, written: &[u8]) {
+        self.bytes.extend_from_slice(written);
     }
 
-    fn name(&mut self, (first, second): (&str, &str)) {
+    /// An attribute with the type and the first byte of its value, which so many more follow.
+    #[inline]
+    fn short<const N: usize>(&mut self, key: &[u8; N], (kind, byte): (u8, u8), more: usize) {
+        let mut bytes = *key;
+        bytes[1] = (N - 2 + more) as u8;
+        (bytes[N - 3], bytes[N - 2], bytes[N - 1]) = (2 + more as u8, kind, byte);
+        self.bytes.extend_from_slice(&bytes);
+    }
+
+    /// The name of a span: two words with a space between them, or one.
+    pub(super) fn name(&mut self, first: &str, second: &str) {
         let second = cut(second);
         let space = usize::from(!second.is_empty());
         self.bytes.push(NAME);

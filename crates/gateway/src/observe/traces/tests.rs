@@ -10,7 +10,7 @@ use prost::Message as _;
 
 use self::messages::{AttributeValue, ExportTraceServiceRequest, KeyValue, OtlpSpan};
 use super::context::SpanId;
-use super::span_writer::{SpanHead, SpanKind, key};
+use super::span_writer::{SpanHead, SpanKind, SpanWriter, key};
 use super::*;
 use crate::config::settings::TraceProtocol;
 use crate::observe::tests::served;
@@ -163,15 +163,15 @@ fn m02_attributes_of_any_length_are_read_as_they_were_written() {
         id: [2; 8],
         parent: Some([3; 8]),
         state: "vendor=1",
-        name: ("GET", "/path"),
         kind: SpanKind::Client,
         times: (7, 9),
     };
     writer.begin(&head);
+    writer.name("GET", "/path");
     for text in &texts {
         writer.text(key!("text"), text);
     }
-    let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX)];
+    let numbers = [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, u64::from(u32::MAX)];
     numbers.iter().for_each(|&number| writer.int(key!("int"), number));
     writer.event("first token", 8);
     writer.error("backend_error");
@@ -186,4 +186,42 @@ fn m02_attributes_of_any_length_are_read_as_they_were_written() {
     let written = written.chain(numbers.map(|number| AttributeValue::Int(number as i64)));
     let read = span.attributes.into_iter().map(|pair| pair.value.unwrap().value.unwrap());
     assert_eq!(read.collect::<Vec<_>>(), written.collect::<Vec<_>>());
+}
+
+/// Requests that are alike share bytes. More kinds than are kept take turns, and each has its own.
+#[test]
+fn m02_each_request_has_its_own_names_whatever_came_before() {
+    let tracer = tracer(1.0, 1000);
+    let kind = |number: usize| {
+        let path = format!("/v1/{}", ["chat/completions", "embeddings", "mine"][number % 3]);
+        let model = format!("model-{}", number % 11);
+        Record { path, ..served(&model, &model) }
+    };
+    for number in (0..40).chain([3, 3, 3, 14, 3]) {
+        let trace = tracer.begin(&HeaderMap::new(), Time::ZERO).unwrap();
+        let record = kind(number);
+        tracer.ended(&record, trace, Time::ZERO);
+        let (spans, _) = read(&tracer);
+        let text = |key: &str| match value(&spans[0].attributes, key) {
+            Some(AttributeValue::Text(text)) => text,
+            other => panic!("{key}: {other:?}"),
+        };
+        assert_eq!(text("url.path"), record.path);
+        assert_eq!(text("gen_ai.request.model"), record.models().0);
+        let name =
+            if number % 3 == 2 { "POST".to_owned() } else { format!("POST {}", record.path) };
+        assert_eq!(spans[0].name, name);
+    }
+}
+
+#[test]
+fn m02_spans_have_the_time_of_the_system() {
+    let tracer = tracer(1.0, 1);
+    let began = clock::nanos(clock::since_epoch());
+    let first = tracer.unix_nanos(Time::from_millis(5000));
+    assert!((began..=clock::nanos(clock::since_epoch())).contains(&first));
+    let soon = tracer.unix_nanos(Time::from_millis(5999));
+    assert_eq!(soon - first, 999_000_000, "the difference of the clocks is kept for a second");
+    let later = tracer.unix_nanos(Time::from_millis(6000));
+    assert!(later < first + 999_000_000, "it is read again, and no second has passed");
 }
