@@ -129,7 +129,7 @@ fn x06_check_shows_the_origin_of_each_value() {
 
 const NAMES: &str = "[[models]]\nname = 'chat'\nband = 'high'\n\
     targets = [{ model = 'llama-3', weight = 9 }, 'llama-4']\n\
-    [[models]]\nname = 'llama-4'\nband = 'critical'\n\
+    [[models]]\nname = 'llama-4'\nband = 'critical'\n[[models]]\nname = 'plain'\n\
     [[objectives]]\nname = 'pager'\npriority = 12\n[[objectives]]\nname = 'nightly'\n\
     band = 'sheddable'\n[controller]\nstock = 'tokens'\n\
     [dispatch.redis]\nurls = ['redis://:secret@127.0.0.1:7']\n";
@@ -143,6 +143,7 @@ fn x06_check_shows_model_names_and_objectives() {
     for expected in [
         "models    chat: llama-3 (9 of 10), llama-4 (1 of 10), as high\n",
         "          llama-4: as critical\n",
+        "          plain: its requests wait while no backend lists it\n",
         "objective nightly: best-effort\n",
         "          pager: critical\n",
     ] {
