@@ -14,7 +14,6 @@ use super::endpoint::Endpoint;
 use super::engine_metrics::EngineMetrics;
 use super::health_state::{CheckResult, HealthSettings, HealthStatus};
 use super::model_ids::{ModelIds, NOT_YET};
-use super::model_list::ModelListReply;
 use super::roster::Roster;
 use super::scrape::ScrapeError;
 use super::subset::{Subset, Subsets};
@@ -45,7 +44,7 @@ pub(super) struct FleetState {
     requested_subsets: Subsets,
     subsets: Arc<BTreeMap<Subset, ModelId>>,
     /// Whether model lists have changed since the catalogue was made.
-    stale: bool,
+    pub(super) stale: bool,
     leaving: Vec<(Time, Arc<Endpoint>)>,
     pub(super) drains: Drains,
     /// The supply states that were published last.
@@ -163,37 +162,6 @@ impl FleetState {
         backend.last_check = Some((now, said));
         backend.health.checked(check, began, now);
         self.log_drained(id);
-    }
-
-    /// Stores the result of fetching a backend's model list.
-    pub(super) fn set_model_list(&mut self, id: BackendId, reply: ModelListReply) {
-        let Some(backend) = self.backends.get_mut(&id) else { return };
-        // The configuration may have set a list in the meantime.
-        if !backend.spec.models.is_empty() {
-            return;
-        }
-        let name = &backend.spec.id;
-        match (reply, &backend.models) {
-            (ModelListReply::List(list), models) => {
-                self.stale |= !models.same_names(&list);
-                backend.models = ServedModels::Listed(list);
-            }
-            (ModelListReply::Unsupported(reason), ServedModels::Unknown) => {
-                tracing::warn!(
-                    backend = %name,
-                    %reason,
-                    "no model list: it gets requests for any model; configure its `models`"
-                );
-                backend.models = ServedModels::Any;
-                self.stale = true;
-            }
-            (ModelListReply::Unsupported(reason), _) => {
-                tracing::debug!(backend = %name, %reason, "model list not read, old one kept")
-            }
-            (ModelListReply::Unavailable(reason), _) => {
-                tracing::debug!(backend = %name, %reason, "model list not read")
-            }
-        }
     }
 
     /// Stores a reading of a backend's metrics, or the error. Returns whether the adapters changed.

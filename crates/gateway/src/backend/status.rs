@@ -92,7 +92,7 @@ impl BackendStatus {
         let models_known = !matches!(backend.models, ServedModels::Unknown);
         let (state, reason) = match status {
             HealthStatus::Ready if !models_known => {
-                (StateWord::Starting, Some("its model list is unknown".into()))
+                (StateWord::Starting, Some(backend.unknown_list()))
             }
             _ => (status.word(), backend.health.reason(now)),
         };
@@ -121,6 +121,17 @@ impl BackendStatus {
             quiet: now.since(backend.endpoint.last_alive(now)),
             latency: backend.endpoint.stats.latency(),
             stream_latency: backend.endpoint.stats.stream_latency(),
+        }
+    }
+}
+
+// === impl BackendState ===
+
+impl BackendState {
+    fn unknown_list(&self) -> String {
+        match &self.list_error {
+            Some(error) => format!("its model list is unknown: {error}"),
+            None => "its model list is unknown".into(),
         }
     }
 }

@@ -164,7 +164,10 @@ fn state_of(backend: &BackendCondition, situation: &Situation) -> Option<StatusF
             let text = format!("{id} is not ready yet: {why}");
             StatusFinding::new("backend_starting", Level::Warning, text)
                 .lasting(STARTING_SECS)
-                .advise("Wait until the model is loaded, or list the models in [[backends]].")
+                .advise(
+                    "Wait until the model is loaded. If the server refuses its model list, \
+                     allow it, or list the models in [[backends]].",
+                )
         }
         _ => return None,
     };

@@ -142,6 +142,27 @@ fn x01_an_engine_whose_list_cannot_be_read_gets_no_requests() {
     }
 }
 
+/// It would refuse every request, and get most of them because it answers fastest.
+#[test]
+fn x01_a_backend_that_refuses_its_list_gets_no_requests() {
+    let refused = || {
+        let error = ModelListError::Status("/v1/models", http::StatusCode::FORBIDDEN);
+        ModelListReply::Forbidden(error)
+    };
+    let (mut state, _) = state(vec![spec("a", 1, BackendKind::Generic, &[])]);
+    state.set_model_list(A, refused());
+    assert!(state.take_update(at(1)).is_none());
+    state.set_model_list(A, list(&["m"]));
+    assert_eq!(ready(&state.take_update(at(2)).unwrap()), [1]);
+    state.set_model_list(A, refused());
+    assert_eq!(ready(&state.take_update(at(3)).unwrap()), [0; 0], "it has refused it since");
+    let reason = state.statuses(at(3))[0].reason.clone().unwrap();
+    assert_eq!(reason, "its model list is unknown: /v1/models answered 403 Forbidden");
+    state.set_model_list(A, list(&["m"]));
+    assert_eq!(ready(&state.take_update(at(4)).unwrap()), [1]);
+    assert_eq!(state.statuses(at(4))[0].reason, None);
+}
+
 #[test]
 fn x01_a_backend_without_a_list_takes_any_name() {
     let specs =
