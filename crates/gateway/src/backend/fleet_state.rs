@@ -37,6 +37,8 @@ pub(super) enum BackendSource {
 pub(super) struct FleetState {
     pub(super) settings: FleetSettings,
     sources: BTreeMap<BackendSource, Vec<BackendSpec>>,
+    /// Whether a cluster is known that may get backends.
+    has_pool: bool,
     pub(super) backends: BTreeMap<BackendId, BackendState>,
     last_id: u32,
     model_ids: ModelIds,
@@ -84,7 +86,14 @@ impl FleetState {
             BackendSource::Kubernetes => settings.kubernetes.is_some(),
             BackendSource::Discovery => settings.discover,
         });
+        self.has_pool &= settings.kubernetes.is_some();
         self.set_source(BackendSource::Settings, settings.backends.clone(), now);
+    }
+
+    /// Replaces the backends of a cluster; `None` if it has no pool.
+    pub(super) fn set_cluster(&mut self, specs: Option<Vec<BackendSpec>>, now: Time) {
+        self.has_pool = specs.is_some() && self.settings.kubernetes.is_some();
+        self.set_source(BackendSource::Kubernetes, specs.unwrap_or_default(), now);
     }
 
     /// Replaces the backends of one source. A backend with the same name and URL keeps its state.
@@ -215,7 +224,11 @@ impl FleetState {
             self.model_ids.touch(self.catalogue.names(), now);
             let configured = &self.settings.configured_models;
             let (backends, model_ids) = (&mut self.backends, &mut self.model_ids);
-            self.catalogue = Arc::new(Catalogue::of(backends, configured, model_ids, now));
+            let mut catalogue = Catalogue::of(backends, configured, model_ids, now);
+            if self.has_pool {
+                catalogue.hold(&self.catalogue, backends);
+            }
+            self.catalogue = Arc::new(catalogue);
             self.subsets = Arc::new(self.requested_subsets.number(
                 &mut self.backends,
                 &mut self.model_ids,
@@ -263,6 +276,7 @@ impl FleetState {
     fn update_spec(&mut self, id: BackendId, spec: BackendSpec) {
         let Some(backend) = self.backends.get_mut(&id) else { return };
         // A drain changes nothing that is known about the server.
+        Self::log_source_drain(backend, spec.drain);
         backend.spec.drain = spec.drain;
         if backend.spec == spec {
             return;
