@@ -164,7 +164,7 @@ fn x06_check_writes_json() {
     let (code, value) = json(&["t.toml", "--json", "--set", "queue.total_capacity=7"]);
     assert_eq!((code, &value["valid"], &value["file"]), (Some(0), &true.into(), &"t.toml".into()));
     assert_eq!(value["problems"], serde_json::json!([]));
-    let warning = serde_json::json!({"at": "t.toml:15", "text": "controller.stock has no effect: \
+    let warning = serde_json::json!({"at": "t.toml:17", "text": "controller.stock has no effect: \
         without a watermark the bounds are automatic"});
     assert_eq!(value["warnings"], serde_json::json!([warning]));
     let chat = serde_json::json!({"name": "chat", "targets": [
