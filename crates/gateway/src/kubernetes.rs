@@ -3,8 +3,9 @@
 //!
 //! `reflector` follows the objects of one resource, without IO. `endpoints` and `rules` make
 //! backends and rules from objects. `driver` drives the reflectors with the requests of
-//! `api_server`, for each target that `follow` follows. Whatever fails, the last known state stays in use, and [`Cluster`] says what is
-//! wrong. There is no request to change anything in the cluster.
+//! `api_server`, for each target that `follow` follows. Whatever fails, the last known state stays
+//! in use, and [`Cluster`] says what is wrong. There is no request to change anything in the
+//! cluster.
 
 mod api_server;
 mod driver;
