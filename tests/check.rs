@@ -129,7 +129,7 @@ fn x06_check_shows_the_origin_of_each_value() {
 
 const NAMES: &str = "[[models]]\nname = 'chat'\nband = 'high'\n\
     targets = [{ model = 'llama-3', weight = 9 }, 'llama-4']\n\
-    [[models]]\nname = 'llama-4'\nband = 'critical'\n\
+    [[models]]\nname = 'llama-4'\nband = 'critical'\n[[models]]\nname = 'plain'\n\
     [[objectives]]\nname = 'pager'\npriority = 12\n[[objectives]]\nname = 'nightly'\n\
     band = 'sheddable'\n[controller]\nstock = 'tokens'\n\
     [dispatch.redis]\nurls = ['redis://:secret@127.0.0.1:7']\n";
@@ -143,6 +143,7 @@ fn x06_check_shows_model_names_and_objectives() {
     for expected in [
         "models    chat: llama-3 (9 of 10), llama-4 (1 of 10), as high\n",
         "          llama-4: as critical\n",
+        "          plain: its requests wait while no backend lists it\n",
         "objective nightly: best-effort\n",
         "          pager: critical\n",
     ] {
@@ -163,7 +164,7 @@ fn x06_check_writes_json() {
     let (code, value) = json(&["t.toml", "--json", "--set", "queue.total_capacity=7"]);
     assert_eq!((code, &value["valid"], &value["file"]), (Some(0), &true.into(), &"t.toml".into()));
     assert_eq!(value["problems"], serde_json::json!([]));
-    let warning = serde_json::json!({"at": "t.toml:15", "text": "controller.stock has no effect: \
+    let warning = serde_json::json!({"at": "t.toml:17", "text": "controller.stock has no effect: \
         without a watermark the bounds are automatic"});
     assert_eq!(value["warnings"], serde_json::json!([warning]));
     let chat = serde_json::json!({"name": "chat", "targets": [

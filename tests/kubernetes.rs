@@ -7,7 +7,9 @@ use serde_json::json;
 
 use crate::support::cluster::{await_state, servers, under_load};
 use crate::support::gateway::{ONE, TWO};
-use crate::support::{Backend, Call, Cluster, Gateway, Picker, Recipe, chat, eventually};
+use crate::support::{
+    Backend, Call, Cluster, Gateway, Picker, Recipe, ScriptedResponse, chat, eventually,
+};
 
 fn picker(cluster: &Cluster, sections: &str) -> Picker {
     Picker::launch(Recipe::original_dst(), &format!("{sections}{}", cluster.section()))
@@ -27,6 +29,14 @@ fn told(gateway: &Gateway, text: &str) {
     eventually(text, || match gateway.get("/status").text() {
         page if page.contains(text) => Ok(()),
         page => Err(page),
+    });
+}
+
+/// Waits until load balancers may send requests.
+fn await_ready_page(gateway: &Gateway) {
+    eventually("ready", || match gateway.get("/ready") {
+        page if page.status == 200 => Ok(()),
+        page => Err(page.text()),
     });
 }
 
@@ -70,6 +80,30 @@ fn x02_pods_of_a_pool_come_and_go_behind_envoy_without_a_lost_request() {
     });
     assert!(servers.iter().all(|server| !server.seen().is_empty()));
     picker.await_idle();
+}
+
+/// It answers fastest, so it would get most of the requests.
+#[test]
+fn x02_a_pod_that_answers_403_to_everything_gets_no_request() {
+    let mut servers = servers(2);
+    let address = servers[1].address();
+    servers[1].stop();
+    servers[1] = Backend::start_at(address, |_| ScriptedResponse::json(403, "{}"));
+    servers[1].set_forbidding(true);
+    let cluster = cluster(&servers);
+    let picker = picker(&cluster, &format!("{TWO}[health]\ninterval = \"100ms\"\n"));
+    picker.await_ready(1);
+    let refuses = "its model list is unknown: /v1/models answered 403 Forbidden";
+    told(&picker, refuses);
+    under_load(&picker, |more| more());
+    assert_eq!(
+        (servers[1].seen().len(), picker.backend("pod-1")["reason"].as_str()),
+        (0, Some(refuses))
+    );
+    // It is used once it lists its models.
+    servers[1].stop();
+    servers[1] = Backend::start_at(address, |_| ScriptedResponse::ok());
+    await_state(&picker, "pod-1", Some("ready"));
 }
 
 #[test]
@@ -137,6 +171,36 @@ fn x02_o06_a_pool_without_pods_holds_requests_until_one_comes() {
         assert_eq!(response.status, 200, "{}", response.text());
     }
     assert_eq!(hook.seen().len(), 1, "one call wakes the pool");
+    picker.await_idle();
+}
+
+/// The configuration names no model, as that of the existing picker.
+#[test]
+fn x02_o06_a_pool_at_zero_holds_requests_for_any_model() {
+    let (hook, servers) = (Backend::quick(), servers(1));
+    let cluster = Cluster::start(servers[0].address().port());
+    let wake = format!("[scaler]\nwake_url = \"http://{}/wake\"\n", hook.address());
+    let picker = picker(&cluster, &format!("{wake}wake_again = \"1h\"\n{TWO}"));
+    await_ready_page(&picker);
+    let other = picker.enqueue(&chat("other"), 0);
+    for woken in ["*", "m"] {
+        let calls: Vec<Call> = (0..20).map(|_| picker.send(&chat("m"))).collect();
+        picker.await_depth(if woken == "*" { 21 } else { 20 });
+        hook.await_seen(if woken == "*" { 1 } else { 2 });
+        assert_eq!(hook.seen().last().unwrap().json()["models"][0]["model"], woken);
+        assert_eq!(picker.get("/ready").status, 200, "Envoy sends requests here");
+        cluster.add_pod("pod-0", servers[0].address());
+        for call in calls {
+            let response = call.finish();
+            assert_eq!(response.status, 200, "{}", response.text());
+        }
+        cluster.remove_pod("pod-0");
+        await_state(&picker, "pod-0", None);
+    }
+    let unknown = other.finish();
+    assert_eq!((unknown.status, unknown.code().as_str()), (404, "model_not_found"));
+    assert_eq!(hook.seen().len(), 2, "one call wakes the pool each time");
+    assert_eq!(picker.get("/ready").status, 200, "else no request would start a pod");
     picker.await_idle();
 }
 

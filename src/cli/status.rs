@@ -15,6 +15,9 @@ use super::remote::{KeySource, Remote};
 /// The server that error messages suggest where a response makes no sense.
 const EXPECTED: &str = "Tidegate";
 
+/// The address of a gateway on this machine.
+const USUAL: &str = "http://127.0.0.1:8430";
+
 /// The exit codes besides 0, which says that all is well.
 const WARNINGS: u8 = 1;
 const TROUBLE: u8 = 2;
@@ -35,7 +38,7 @@ const UNREACHABLE: u8 = 3;
 `tidegate explain FINDING` says what a finding means.")]
 pub(super) struct Status {
     /// The address of the gateway's status pages.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8430")]
+    #[arg(long, value_name = "URL", default_value = USUAL)]
     url: String,
     #[command(flatten)]
     key: KeySource,
@@ -89,7 +92,7 @@ impl Status {
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
         } else {
-            diagnosis.write(out)?;
+            diagnosis.write(&self.url, out)?;
         }
         Ok(match diagnosis.level.as_str() {
             "ok" => ExitCode::SUCCESS,
@@ -117,13 +120,13 @@ impl Status {
 // === impl Diagnosis ===
 
 impl Diagnosis {
-    fn write(&self, out: &mut dyn Write) -> Result<()> {
+    fn write(&self, url: &str, out: &mut dyn Write) -> Result<()> {
         writeln!(out, "{}", self.sentence)?;
         for symptom in &self.findings {
             let Symptom { id, level, text, since_seconds, advice } = symptom;
             writeln!(out, "\n{level}: {text}")?;
             writeln!(out, "  {id}, for {since_seconds:.0} s")?;
-            writeln!(out, "  {advice}")?;
+            writeln!(out, "  {}", advice_at(advice, url))?;
             writeln!(out, "  More: tidegate explain {id}")?;
         }
         for past in &self.recent {
@@ -132,5 +135,26 @@ impl Diagnosis {
             writeln!(out, "  {id}, for {lasted_seconds:.0} s")?;
         }
         Ok(())
+    }
+}
+
+/// Advice whose command finds the same process, such as a picker.
+fn advice_at(advice: &str, url: &str) -> String {
+    match url {
+        USUAL => advice.to_owned(),
+        _ => advice.replace("--undo`", &format!("--undo --url {url}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m03_a_command_in_advice_asks_the_same_address() {
+        let advice = "`tidegate drain a --undo` lets it serve again.";
+        let elsewhere = "`tidegate drain a --undo --url http://10.0.0.5:9004` lets it serve again.";
+        assert_eq!(advice_at(advice, USUAL), advice);
+        assert_eq!(advice_at(advice, "http://10.0.0.5:9004"), elsewhere);
     }
 }

@@ -7,11 +7,11 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::support::api_server::{ApiServer, pod, pool};
-use crate::support::cluster::{await_state, servers, under_load};
+use crate::support::cluster::{await_state, chat_or_stream, servers, under_load};
 use crate::support::gateway::{ONE, TWO, fresh_file};
 use crate::support::keys::Keys;
 use crate::support::tls::{Authority, FrontEnd, TlsFront};
-use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
+use crate::support::{Backend, Gateway, HttpRequest, chat, eventually};
 
 /// An API server with a pool of these servers, named `pod-0` and so on.
 fn cluster(servers: &[Backend]) -> ApiServer {
@@ -189,6 +189,36 @@ fn x02_a_missing_role_is_told_and_the_last_list_is_kept() {
     api.delete("inferencepools", "llama");
     told(&gateway, "there is no InferencePool llama in the namespace models");
     await_state(&gateway, "pod-0", None);
+    assert_eq!(gateway.get("/ready").status, 503, "no pod will come");
+    gateway.ask(&chat("m")).refused(503, "no_backend");
+}
+
+#[test]
+fn x02_m03_an_empty_pool_and_a_wrong_rewrite_are_told_by_name() {
+    let servers = servers(1);
+    let api = cluster(&servers);
+    let rules = json!([{"matches": [{"model": {"value": "food"}}], "targets": []}]);
+    let spec = json!({"poolRef": {"name": "llama"}, "rules": rules});
+    api.put("inferencemodelrewrites", json!({"metadata": {"name": "reviews"}, "spec": spec}));
+    let gateway = Gateway::launch(&format!("{TWO}{}", api.section("pool = \"llama\"")));
+    let said = told(&gateway, "the InferenceModelRewrite reviews, rule 1 (for \"food\")");
+    assert!(said.contains("warning: discovery in Kubernetes"), "{said}");
+    assert!(said.contains("tidegate explain discovery_incomplete"), "{said}");
+    gateway.await_ready(1);
+    let drained = |pod: &mut Value| pod["status"]["conditions"][0]["status"] = "False".into();
+    api.change("pods", "pod-0", drained);
+    await_state(&gateway, "pod-0", Some("draining"));
+    let cause = "the backend gets no new requests backend=pod-0";
+    eventually("logged", || match gateway.process.log() {
+        log if log.contains(cause) => Ok(()),
+        log => Err(log),
+    });
+    api.delete("pods", "pod-0");
+    told(
+        &gateway,
+        "there is no backend: the InferencePool llama with the selector app=vllm finds no \
+         endpoint in the namespace models",
+    );
 }
 
 #[test]
@@ -328,7 +358,7 @@ fn o05_a_rolling_restart_of_all_backends_loses_no_request() {
             servers[at].stop();
             more();
             assert_eq!(servers[at].seen().len(), seen);
-            servers[at] = Backend::start_at(*address, |_| ScriptedResponse::ok());
+            servers[at] = Backend::start_at(*address, chat_or_stream);
             gateway.ask(&HttpRequest::post(&format!("/backends/{id}/undrain"), ""));
             await_state(&gateway, id, Some("ready"));
             more();

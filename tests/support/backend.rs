@@ -71,6 +71,7 @@ struct State {
     permits: usize,
     tickets: usize,
     sick: bool,
+    forbids: bool,
     spoilt: bool,
     /// Bytes that endless responses have sent.
     endless: usize,
@@ -253,6 +254,11 @@ impl Backend {
         self.shared.state().sick = !healthy;
     }
 
+    /// Sets whether it answers 403 to probes.
+    pub(crate) fn set_forbidding(&self, forbids: bool) {
+        self.shared.state().forbids = forbids;
+    }
+
     /// Releases this many held responses, now or when they arrive.
     pub(crate) fn release(&self, count: usize) {
         let mut state = self.shared.state();
@@ -414,7 +420,11 @@ impl Shared {
             "/api/version" => json!({"version": "0.0.1"}).to_string(),
             _ => String::new(),
         };
-        let status = if state.sick { "503 Sick" } else { "200 OK" };
+        let status = match (state.sick, state.forbids) {
+            (true, _) => "503 Sick",
+            (_, true) => "403 Forbidden",
+            _ => "200 OK",
+        };
         let kind = "content-type: application/json";
         format!("HTTP/1.1 {status}\r\n{kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     }

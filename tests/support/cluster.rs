@@ -13,9 +13,9 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::api_server::{ApiServer, pod, pool};
-use super::backend::Backend;
+use super::backend::{Backend, Seen};
 use super::gateway::{Gateway, fresh_file};
-use super::http_request::chat;
+use super::http_request::{HttpRequest, chat};
 use super::scripted_response::ScriptedResponse;
 use super::tools::{run, tool};
 use super::wait::eventually;
@@ -49,12 +49,20 @@ enum Change<'a> {
 pub(crate) fn servers(count: u8) -> Vec<Backend> {
     let start = |last: u8, port: u16| {
         let address = SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), port));
-        Backend::start_at(address, |_| ScriptedResponse::ok())
+        Backend::start_at(address, chat_or_stream)
     };
     let first = start(2, 0);
     let port = first.address().port();
     let others = (0..count - 1).map(|at| start(at + 3, port));
     std::iter::once(first).chain(others.collect::<Vec<_>>()).collect()
+}
+
+/// A finished chat, or a stream of a few tokens if the client wants one.
+pub(crate) fn chat_or_stream(seen: &Seen) -> ScriptedResponse {
+    match seen.json()["stream"].as_bool() {
+        Some(true) => ScriptedResponse::stream_paced(5, 2, true),
+        _ => ScriptedResponse::ok(),
+    }
 }
 
 /// Waits until a backend has this state; `None` for one that is gone.
@@ -68,19 +76,22 @@ pub(crate) fn await_state(gateway: &Gateway, id: &str, state: Option<&str>) {
 }
 
 /// Sends requests from four clients for as long as `work` lasts, and returns how many were sent.
-/// Each of them must be served.
+/// Each of them must be served. Two clients stream.
 pub(crate) fn under_load(gateway: &Gateway, work: impl FnOnce(&dyn Fn())) -> usize {
     let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
-        let ask = || {
+        let (over, served) = (&over, &served);
+        let ask = move |request: &HttpRequest, end: &str| {
             while !over.load(Ordering::Relaxed) {
-                let answer = gateway.ask(&chat("m"));
-                assert_eq!(answer.status, 200, "{}", answer.text());
+                let answer = gateway.ask(request);
+                let text = answer.text();
+                assert!(answer.status == 200 && text.contains(end), "{} {text}", answer.status);
                 served.fetch_add(1, Ordering::Relaxed);
             }
         };
-        for _ in 0..4 {
-            scope.spawn(ask);
+        for _ in 0..2 {
+            scope.spawn(move || ask(&chat("m"), "choices"));
+            scope.spawn(move || ask(&chat("m").streamed(), "[DONE]"));
         }
         // Some requests are served between two steps of the work.
         let more = || {
@@ -91,7 +102,7 @@ pub(crate) fn under_load(gateway: &Gateway, work: impl FnOnce(&dyn Fn())) -> usi
             });
         };
         // The clients end with the work, also where a check of it fails.
-        let _ends = EndOfLoad(&over);
+        let _ends = EndOfLoad(over);
         work(&more);
     });
     served.into_inner()

@@ -58,7 +58,7 @@ use tokio::sync::{Notify, Semaphore, watch as broadcast};
 use crate::clock::Clock;
 use crate::config::settings::{BackendSpec, FleetSettings};
 use crate::scheduler::Scheduler;
-use fleet_state::{BackendSource, FleetState, FleetUpdate};
+use fleet_state::{FleetState, FleetUpdate};
 use subset::Subset;
 
 /// The most health checks and scrapes at the same time.
@@ -127,10 +127,10 @@ impl Fleet {
         self.change(|state, now| state.configure(settings, now));
     }
 
-    /// Replaces the backends that a cluster has.
-    pub(crate) fn set_cluster(&self, specs: Vec<BackendSpec>) {
-        tracing::info!(endpoints = specs.len(), "endpoints of the cluster");
-        self.change(|state, now| state.set_source(BackendSource::Kubernetes, specs, now));
+    /// Replaces the backends that a cluster has; `None` if it has no pool.
+    pub(crate) fn set_cluster(&self, specs: Option<Vec<BackendSpec>>) {
+        tracing::info!(endpoints = specs.iter().flatten().count(), "endpoints of the cluster");
+        self.change(|state, now| state.set_cluster(specs, now));
     }
 
     /// The present roster.
@@ -150,8 +150,8 @@ impl Fleet {
         if let Some(id) = subset.and_then(|subset| self.subset_id(subset)) {
             return Some(SubsetModel { id, present: true });
         }
-        let configured = roster.configured().any(|id| id == model);
-        let subset = Subset::awaiting(model, addresses).filter(|_| configured)?;
+        let held = roster.held().any(|id| id == model);
+        let subset = Subset::awaiting(model, addresses).filter(|_| held)?;
         Some(SubsetModel { id: self.subset_id(subset)?, present: false })
     }
 

@@ -2,11 +2,13 @@
 //! objectives and model names of a pool.
 //!
 //! `reflector` follows the objects of one resource, without IO. `endpoints` and `rules` make
-//! backends and rules from objects. `follow` drives the reflectors with the requests of
-//! `api_server`. Whatever fails, the last known state stays in use, and [`Cluster`] says what is
-//! wrong. There is no request to change anything in the cluster.
+//! backends and rules from objects. `driver` drives the reflectors with the requests of
+//! `api_server`, for each target that `follow` follows. Whatever fails, the last known state stays
+//! in use, and [`Cluster`] says what is wrong. There is no request to change anything in the
+//! cluster.
 
 mod api_server;
+mod driver;
 mod endpoints;
 mod follow;
 mod lines;
@@ -23,7 +25,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use self::trouble::Trouble;
+use self::trouble::{Effect, Trouble};
 use crate::config::settings::{BackendSpec, ClusterRules, Kubernetes};
 
 /// The cluster that the gateway follows, if it follows one.
@@ -33,11 +35,24 @@ pub(crate) struct Cluster {
     troubles: Mutex<Vec<Trouble>>,
 }
 
+/// What is wrong, in words.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DiscoveryProblems {
+    /// Why the present state of the cluster is not known.
+    pub(crate) failing: Vec<String>,
+    /// Objects that are left out.
+    pub(crate) incomplete: Vec<String>,
+    /// The targets that have no endpoint.
+    pub(crate) empty: Vec<String>,
+}
+
 /// A change in the cluster.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ClusterChange {
-    /// All backends there are now.
+    /// All backends there are now. More may come.
     Backends(Vec<BackendSpec>),
+    /// There is no pool, so no backend will come.
+    NoPool,
     /// All rules for requests there are now.
     Rules(ClusterRules),
 }
@@ -61,9 +76,18 @@ impl Cluster {
     }
 
     /// What is wrong, in words.
-    pub(crate) fn troubles(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> DiscoveryProblems {
         let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
-        troubles.iter().map(ToString::to_string).collect()
+        let mut problems = DiscoveryProblems::default();
+        for trouble in troubles.iter() {
+            let list = match trouble.effect() {
+                Effect::Failing => &mut problems.failing,
+                Effect::Incomplete => &mut problems.incomplete,
+                Effect::Empty => &mut problems.empty,
+            };
+            list.push(trouble.to_string());
+        }
+        problems
     }
 
     /// Follows the cluster of the present settings, and reports each change. Never returns.
@@ -76,8 +100,7 @@ impl Cluster {
                 self.set_troubles(Vec::new());
                 let ended = std::mem::take(&mut followed);
                 // The fleet has removed the backends, but a change may have come after that.
-                let none_left = ended.then(|| ClusterChange::Backends(Vec::new()));
-                none_left.into_iter().for_each(&mut apply);
+                ended.then_some(ClusterChange::NoPool).into_iter().for_each(&mut apply);
                 apply(ClusterChange::Rules(ClusterRules::default()));
                 match settings.changed().await {
                     Ok(()) => continue,
@@ -98,9 +121,13 @@ impl Cluster {
     fn set_troubles(&self, found: Vec<Trouble>) {
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
         for trouble in found.iter().filter(|trouble| !troubles.contains(trouble)) {
-            tracing::warn!("discovery in Kubernetes: {trouble}");
+            match trouble.effect() {
+                Effect::Empty => tracing::info!("discovery in Kubernetes: {trouble}"),
+                _ => tracing::warn!("discovery in Kubernetes: {trouble}"),
+            }
         }
-        if found.is_empty() && !troubles.is_empty() {
+        let wrong = |troubles: &[Trouble]| troubles.iter().any(|one| one.effect() != Effect::Empty);
+        if !wrong(&found) && wrong(&troubles) {
             tracing::info!("discovery in Kubernetes works again");
         }
         *troubles = found;

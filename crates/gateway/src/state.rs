@@ -245,7 +245,8 @@ impl State {
     /// Applies what changes in the cluster that the configuration names. Never returns.
     pub(crate) async fn follow_cluster(self: Arc<Self>) {
         let apply = |change| match change {
-            ClusterChange::Backends(backends) => self.fleet.set_cluster(backends),
+            ClusterChange::Backends(backends) => self.fleet.set_cluster(Some(backends)),
+            ClusterChange::NoPool => self.fleet.set_cluster(None),
             ClusterChange::Rules(rules) => {
                 self.observer.known(rules.names.ruled());
                 let rules = Arc::new(rules);

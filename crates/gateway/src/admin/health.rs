@@ -66,7 +66,7 @@ pub(super) fn page<'a>(state: &State, standing: Standing<'a>) -> HealthPage<'a> 
 
 /// Whether load balancers should send requests here. A gateway whose backends are all down for a
 /// moment is ready, because requests wait for them. So is one with configured models and no
-/// backend. A gateway that has never known a model is not.
+/// backend, and one whose pool is at zero. Another one that has never known a model is not.
 pub(super) fn readiness(state: &State, standing: Standing<'_>) -> ReadyPage {
     if standing.shutting_down {
         return ReadyPage::no("shutting down");
@@ -75,7 +75,9 @@ pub(super) fn readiness(state: &State, standing: Standing<'_>) -> ReadyPage {
         state.scheduler.with(|core, _| (BackendCounts::of(core), saturated(core)));
     let roster = state.fleet.roster();
     let knows_model = !roster.models_merged().is_empty() || roster.configured().next().is_some();
-    if backends.ready == 0 && !knows_model {
+    // If load balancers sent nothing to a pool at zero, nothing would start its first backend.
+    let holds_all = roster.is_at_zero() && state.config.load().hold.capacity > 0;
+    if backends.ready == 0 && !knows_model && !holds_all {
         return ReadyPage::no("no backend is ready and no model is known yet");
     }
     if saturated && state.config.load().admin.ready_fails_when_saturated {

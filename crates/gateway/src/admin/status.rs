@@ -122,6 +122,7 @@ fn look(state: &State) -> (Situation, Sample) {
     let mut queue = core.queue;
     queue.flows_by_client = config.identity.tells_clients_apart();
     queue.held = state.hold_places.usage(config.hold.capacity).taken;
+    let discovery = state.cluster.problems();
     let mut situation = Situation {
         time: clock::since_epoch().as_secs_f64(),
         version: env!("CARGO_PKG_VERSION"),
@@ -142,7 +143,9 @@ fn look(state: &State) -> (Situation, Sample) {
         backends_left_out,
         backends_ready,
         backends_total,
-        discovery: state.cluster.troubles(),
+        discovery: discovery.failing,
+        discovery_left_out: discovery.incomplete,
+        discovery_empty: discovery.empty,
         keys: keys(state),
         certificates: certificates(state),
         reload: reload(state),

@@ -25,6 +25,8 @@ pub(super) struct BackendState {
     /// The health status that was logged last.
     logged: HealthStatus,
     pub(super) models: ServedModels,
+    /// Why its list could not be read the last time.
+    pub(super) list_error: Option<String>,
     /// The ids of the models that it serves, sorted.
     pub(super) serves: Vec<ModelId>,
     /// The ids of the subsets that it belongs to.
@@ -62,6 +64,7 @@ impl BackendState {
             logged: health.status(Time::ZERO),
             health,
             models: ServedModels::given(&spec),
+            list_error: None,
             spec,
             endpoint: Arc::new(endpoint),
             check_now: Arc::default(),

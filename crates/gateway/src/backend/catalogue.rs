@@ -16,6 +16,12 @@ pub(super) struct Catalogue {
     pub(super) ids: BTreeMap<Arc<str>, ModelId>,
     /// The models of the configuration, listed or not.
     pub(super) configured: BTreeMap<Arc<str>, ModelId>,
+    /// While a pool has no models, those that it had last.
+    pub(super) served_before: BTreeMap<Arc<str>, ModelId>,
+    /// Whether a pool has no models yet, or no more: requests for any model wait.
+    pub(super) holds: bool,
+    /// Whether a pool has no models because it has no pods that are ready, or had none before.
+    pub(super) at_zero: bool,
     pub(super) entries: Vec<ModelEntry>,
     /// The longest context of a model at any backend, as far as backends say so.
     pub(super) contexts: BTreeMap<ModelId, u64>,
@@ -73,8 +79,21 @@ impl Catalogue {
         catalogue
     }
 
+    /// Holds the requests for a pool without models. A pool that is scaled to zero may start with
+    /// none, and then no name can be known.
+    pub(super) fn hold(&mut self, before: &Self, backends: &BTreeMap<BackendId, BackendState>) {
+        self.holds = self.ids.is_empty() && !self.any;
+        if self.holds {
+            let served = if before.holds { &before.served_before } else { &before.ids };
+            self.served_before.clone_from(served);
+            let has_none = backends.values().all(|backend| backend.spec.drain.is_some());
+            self.at_zero = before.at_zero || has_none || !served.is_empty();
+        }
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.ids.keys().chain(self.configured.keys()).map(AsRef::as_ref)
+        let names = self.ids.keys().chain(self.configured.keys());
+        names.chain(self.served_before.keys()).map(AsRef::as_ref)
     }
 
     /// A backend that serves any name also serves every configured name and every name that

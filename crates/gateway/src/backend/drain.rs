@@ -55,6 +55,20 @@ impl FleetState {
         Some(())
     }
 
+    /// Logs that the source of a backend has changed whether it takes requests.
+    pub(super) fn log_source_drain(backend: &BackendState, next: Option<DrainCause>) {
+        let name = &backend.spec.id;
+        match (backend.spec.drain, next) {
+            (was, Some(cause)) if was != next => {
+                tracing::info!(backend = %name, %cause, "the backend gets no new requests");
+            }
+            (Some(_), None) => {
+                tracing::info!(backend = %name, "Kubernetes reports the backend as ready again");
+            }
+            _ => {}
+        }
+    }
+
     /// Forgets the drain of a backend that has left.
     pub(super) fn forget_drain(&mut self, name: &str) {
         // A backend that moves to another address joins before it leaves.

@@ -14,7 +14,6 @@ use super::endpoint::Endpoint;
 use super::engine_metrics::EngineMetrics;
 use super::health_state::{CheckResult, HealthSettings, HealthStatus};
 use super::model_ids::{ModelIds, NOT_YET};
-use super::model_list::ModelListReply;
 use super::roster::Roster;
 use super::scrape::ScrapeError;
 use super::subset::{Subset, Subsets};
@@ -38,6 +37,8 @@ pub(super) enum BackendSource {
 pub(super) struct FleetState {
     pub(super) settings: FleetSettings,
     sources: BTreeMap<BackendSource, Vec<BackendSpec>>,
+    /// Whether a cluster is known that may get backends.
+    has_pool: bool,
     pub(super) backends: BTreeMap<BackendId, BackendState>,
     last_id: u32,
     model_ids: ModelIds,
@@ -45,7 +46,7 @@ pub(super) struct FleetState {
     requested_subsets: Subsets,
     subsets: Arc<BTreeMap<Subset, ModelId>>,
     /// Whether model lists have changed since the catalogue was made.
-    stale: bool,
+    pub(super) stale: bool,
     leaving: Vec<(Time, Arc<Endpoint>)>,
     pub(super) drains: Drains,
     /// The supply states that were published last.
@@ -85,7 +86,14 @@ impl FleetState {
             BackendSource::Kubernetes => settings.kubernetes.is_some(),
             BackendSource::Discovery => settings.discover,
         });
+        self.has_pool &= settings.kubernetes.is_some();
         self.set_source(BackendSource::Settings, settings.backends.clone(), now);
+    }
+
+    /// Replaces the backends of a cluster; `None` if it has no pool.
+    pub(super) fn set_cluster(&mut self, specs: Option<Vec<BackendSpec>>, now: Time) {
+        self.has_pool = specs.is_some() && self.settings.kubernetes.is_some();
+        self.set_source(BackendSource::Kubernetes, specs.unwrap_or_default(), now);
     }
 
     /// Replaces the backends of one source. A backend with the same name and URL keeps its state.
@@ -165,37 +173,6 @@ impl FleetState {
         self.log_drained(id);
     }
 
-    /// Stores the result of fetching a backend's model list.
-    pub(super) fn set_model_list(&mut self, id: BackendId, reply: ModelListReply) {
-        let Some(backend) = self.backends.get_mut(&id) else { return };
-        // The configuration may have set a list in the meantime.
-        if !backend.spec.models.is_empty() {
-            return;
-        }
-        let name = &backend.spec.id;
-        match (reply, &backend.models) {
-            (ModelListReply::List(list), models) => {
-                self.stale |= !models.same_names(&list);
-                backend.models = ServedModels::Listed(list);
-            }
-            (ModelListReply::Unsupported(reason), ServedModels::Unknown) => {
-                tracing::warn!(
-                    backend = %name,
-                    %reason,
-                    "no model list: it gets requests for any model; configure its `models`"
-                );
-                backend.models = ServedModels::Any;
-                self.stale = true;
-            }
-            (ModelListReply::Unsupported(reason), _) => {
-                tracing::debug!(backend = %name, %reason, "model list not read, old one kept")
-            }
-            (ModelListReply::Unavailable(reason), _) => {
-                tracing::debug!(backend = %name, %reason, "model list not read")
-            }
-        }
-    }
-
     /// Stores a reading of a backend's metrics, or the error. Returns whether the adapters changed.
     pub(super) fn scraped(
         &mut self,
@@ -247,7 +224,11 @@ impl FleetState {
             self.model_ids.touch(self.catalogue.names(), now);
             let configured = &self.settings.configured_models;
             let (backends, model_ids) = (&mut self.backends, &mut self.model_ids);
-            self.catalogue = Arc::new(Catalogue::of(backends, configured, model_ids, now));
+            let mut catalogue = Catalogue::of(backends, configured, model_ids, now);
+            if self.has_pool {
+                catalogue.hold(&self.catalogue, backends);
+            }
+            self.catalogue = Arc::new(catalogue);
             self.subsets = Arc::new(self.requested_subsets.number(
                 &mut self.backends,
                 &mut self.model_ids,
@@ -295,6 +276,7 @@ impl FleetState {
     fn update_spec(&mut self, id: BackendId, spec: BackendSpec) {
         let Some(backend) = self.backends.get_mut(&id) else { return };
         // A drain changes nothing that is known about the server.
+        Self::log_source_drain(backend, spec.drain);
         backend.spec.drain = spec.drain;
         if backend.spec == spec {
             return;

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::{error, fmt};
 
+use flow::BackendId;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::backend_state::ServedModels;
 use super::bounded_get::{GetError, GetLimits, GetResponse, get};
 use super::endpoint::Endpoint;
+use super::fleet_state::FleetState;
 use crate::config::settings::BackendKind;
 
 /// Further names of one backend are ignored.
@@ -37,6 +40,8 @@ pub(super) enum ModelListReply {
     List(Vec<ListedModel>),
     /// The server responds but has no list.
     Unsupported(ModelListError),
+    /// The server refuses the list, and probably all requests.
+    Forbidden(ModelListError),
     /// The list could not be fetched now.
     Unavailable(ModelListError),
 }
@@ -91,6 +96,11 @@ fn read_response(kind: BackendKind, path: &'static str, response: &GetResponse) 
     let &GetResponse { status, ref body } = response;
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
         return ModelListReply::Unavailable(ModelListError::Status(path, status));
+    }
+    // A client may bring the key that a 401 asks for, but a 403 is final. A server that refuses
+    // every request answers fastest, so it would get most of them.
+    if status == StatusCode::FORBIDDEN {
+        return ModelListReply::Forbidden(ModelListError::Status(path, status));
     }
     if !status.is_success() {
         return ModelListReply::Unsupported(ModelListError::Status(path, status));
@@ -148,6 +158,56 @@ fn listed(raw: &RawValue) -> Option<ListedModel> {
     let context = max_model_len.as_ref().or_else(|| meta.as_ref()?.get("n_ctx_train"));
     let context = context.and_then(|context| context.as_u64()).filter(|&context| context > 0);
     Some(ListedModel { owned_by, created, context, ..ListedModel::named(id) })
+}
+
+// === impl FleetState ===
+
+impl FleetState {
+    /// Stores the result of fetching a backend's model list.
+    pub(super) fn set_model_list(&mut self, id: BackendId, reply: ModelListReply) {
+        let Some(backend) = self.backends.get_mut(&id) else { return };
+        // The configuration may have set a list in the meantime.
+        if !backend.spec.models.is_empty() {
+            return;
+        }
+        let (name, known) = (&backend.spec.id, backend.list_error.take());
+        match (reply, &backend.models) {
+            (ModelListReply::List(list), models) => {
+                self.stale |= !models.same_names(&list);
+                backend.models = ServedModels::Listed(list);
+            }
+            (ModelListReply::Unsupported(reason), ServedModels::Unknown) => {
+                tracing::warn!(
+                    backend = %name,
+                    %reason,
+                    "no model list: it gets requests for any model; configure its `models`"
+                );
+                backend.models = ServedModels::Any;
+                self.stale = true;
+            }
+            (ModelListReply::Unsupported(reason), _) => {
+                tracing::debug!(backend = %name, %reason, "model list not read, old one kept")
+            }
+            (ModelListReply::Forbidden(reason), models) => {
+                let reason = reason.to_string();
+                if known.as_ref() != Some(&reason) {
+                    tracing::warn!(
+                        backend = %name,
+                        reason,
+                        "it refuses its model list, so it gets no requests; if it serves \
+                         requests, configure its `models`"
+                    );
+                }
+                self.stale |= !matches!(models, ServedModels::Unknown);
+                backend.models = ServedModels::Unknown;
+                backend.list_error = Some(reason);
+            }
+            (ModelListReply::Unavailable(reason), _) => {
+                tracing::debug!(backend = %name, %reason, "model list not read");
+                backend.list_error = Some(reason.to_string());
+            }
+        }
+    }
 }
 
 // === impl ListedModel ===

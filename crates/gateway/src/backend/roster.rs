@@ -11,6 +11,9 @@ use super::endpoint::Endpoint;
 use super::model_ids::{ANY_OTHER, NOT_YET};
 use super::subset::Subset;
 
+/// The name of all models that a pool without models may have.
+const ANY_NAME: &str = "*";
+
 /// The backends and their models at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
@@ -38,9 +41,11 @@ pub(crate) struct Roster {
 pub(crate) enum Lookup {
     /// A backend lists it, or serves any name.
     Known(ModelId),
-    /// No backend lists it, but the configuration names it: wait until a backend serves it.
+    /// No backend lists it, but the configuration names it, or the pool had it before it lost its
+    /// backends: wait until a backend serves it.
     Configured(ModelId),
-    /// Not listed, but the list of a backend is still unknown: wait, then look it up again.
+    /// Not listed, but the list of a backend is still unknown, or the pool has no backend: wait,
+    /// then look it up again.
     NotYet(ModelId),
     /// No backend lists it.
     Unknown,
@@ -51,7 +56,8 @@ pub(crate) enum Lookup {
 impl Roster {
     /// Looks up a model name.
     pub(crate) fn lookup(&self, model: &str) -> Lookup {
-        let configured = || self.catalogue.configured.get(model);
+        let Catalogue { configured, served_before, .. } = &*self.catalogue;
+        let configured = || configured.get(model).or_else(|| served_before.get(model));
         match self.catalogue.ids.get(model) {
             Some(&id) => Lookup::Known(id),
             None if self.catalogue.any => Lookup::Known(ANY_OTHER),
@@ -73,10 +79,26 @@ impl Roster {
         self.catalogue.configured.values().copied()
     }
 
-    /// All models that requests may wait for without a backend, with their subsets.
+    /// All models that requests may wait for without a backend.
+    pub(super) fn held(&self) -> impl Iterator<Item = ModelId> {
+        let unnamed = self.holds().then_some(NOT_YET);
+        self.configured().chain(self.catalogue.served_before.values().copied()).chain(unnamed)
+    }
+
+    /// The same with their subsets.
     pub(super) fn awaited(&self) -> impl Iterator<Item = ModelId> {
         let subsets = self.subsets.iter().filter(|(subset, _)| subset.is_awaited());
-        self.configured().chain(subsets.map(|(_, &id)| id))
+        self.held().chain(subsets.map(|(_, &id)| id))
+    }
+
+    /// Whether a pool has no models, so that requests for any model wait.
+    pub(crate) fn holds(&self) -> bool {
+        self.catalogue.holds
+    }
+
+    /// Whether that is because the pool has no pods that are ready, or had none before.
+    pub(crate) fn is_at_zero(&self) -> bool {
+        self.catalogue.at_zero
     }
 
     /// Whether no backend is configured or discovered.
@@ -115,10 +137,12 @@ impl Roster {
         self.backends.values().rfind(|endpoint| endpoint.socket == Some(socket))
     }
 
-    /// All model names with their ids, listed or configured. A name may occur twice.
+    /// All model names with their ids, listed or held. A name may occur twice.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (&str, ModelId)> {
-        let names = self.catalogue.ids.iter().chain(&self.catalogue.configured);
-        names.map(|(name, &id)| (&**name, id))
+        let Catalogue { ids, configured, served_before, .. } = &*self.catalogue;
+        let names = ids.iter().chain(configured).chain(served_before);
+        let unnamed = self.holds().then_some((ANY_NAME, NOT_YET));
+        names.map(|(name, &id)| (&**name, id)).chain(unnamed)
     }
 
     /// The ids of subsets, each with the id of its model.
@@ -143,6 +167,7 @@ impl Roster {
     }
 
     fn unknown(&self) -> Lookup {
-        if self.catalogue.not_yet { Lookup::NotYet(NOT_YET) } else { Lookup::Unknown }
+        let Catalogue { not_yet, holds, .. } = *self.catalogue;
+        if not_yet || holds { Lookup::NotYet(NOT_YET) } else { Lookup::Unknown }
     }
 }

@@ -96,7 +96,7 @@ impl BackendStatus {
         let models_known = !matches!(backend.models, ServedModels::Unknown);
         let (state, reason) = match status {
             HealthStatus::Ready if !models_known => {
-                (StateWord::Starting, Some("its model list is unknown".into()))
+                (StateWord::Starting, Some(backend.unknown_list()))
             }
             _ => (status.word(), backend.health.reason(now)),
         };
@@ -127,6 +127,17 @@ impl BackendStatus {
             stream_latency: backend.endpoint.stats.stream_latency(),
             stream_latency_now: backend.endpoint.stats.stream_latency_now(now),
             usual_latency: backend.endpoint.stats.usual_latency(),
+        }
+    }
+}
+
+// === impl BackendState ===
+
+impl BackendState {
+    fn unknown_list(&self) -> String {
+        match &self.list_error {
+            Some(error) => format!("its model list is unknown: {error}"),
+            None => "its model list is unknown".into(),
         }
     }
 }

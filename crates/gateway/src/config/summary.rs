@@ -325,7 +325,10 @@ fn show_targets(name: &str, targets: &[(ResolvedModel<'_>, u64)]) -> String {
         [Some(band)] => Some(format!("as {}", spelling(band))),
         _ => Some("in the band of its target".to_owned()),
     });
-    shown.join(", ")
+    match shown.is_empty() {
+        true => "its requests wait while no backend lists it".into(),
+        false => shown.join(", "),
+    }
 }
 
 fn show_backend(backend: &BackendSpec) -> String {

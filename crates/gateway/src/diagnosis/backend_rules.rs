@@ -55,8 +55,9 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     }
     let Situation { backends, backends_ready, backends_total, .. } = situation;
     found.extend(situation.discovery.iter().map(|problem| discovery(problem)));
+    found.extend(situation.discovery_left_out.iter().map(|problem| left_out(problem)));
     if *backends_total == 0 && situation.discovery.is_empty() {
-        found.push(none());
+        found.push(none(situation));
     } else if *backends_ready == 0 {
         found.push(all_down(situation));
     }
@@ -90,11 +91,28 @@ fn discovery(problem: &str) -> StatusFinding {
     )
 }
 
-fn none() -> StatusFinding {
-    let text = "there is no backend".to_owned();
-    StatusFinding::new("no_backend", Level::Trouble, text).advise(
-        "Name a model server with --backend URL or [[backends]], or start one on this machine. \
-         With [discovery.kubernetes], see whether the selector matches pods that are ready.",
+/// Objects of the cluster that are not used.
+fn left_out(problem: &str) -> StatusFinding {
+    let text = format!("discovery in Kubernetes: {problem}");
+    StatusFinding::new("discovery_incomplete", Level::Warning, text)
+        .about(problem)
+        .advise("Correct the objects that are left out. The others are used.")
+}
+
+fn none(situation: &Situation) -> StatusFinding {
+    let Situation { discovery_empty, queue, .. } = situation;
+    if discovery_empty.is_empty() {
+        let text = "there is no backend".to_owned();
+        return StatusFinding::new("no_backend", Level::Trouble, text).advise(
+            "Name a model server with --backend URL or [[backends]], or start one on this machine.",
+        );
+    }
+    // A pool may be scaled to zero: then nothing is wrong until requests wait.
+    let level = if queue.depth > 0 { Level::Warning } else { Level::Note };
+    let text = format!("there is no backend: {}", discovery_empty.join("; "));
+    StatusFinding::new("no_backend", level, text).figure("waiting", queue.depth).advise(
+        "Requests wait for the first one, up to queue.hold_ttl. If none comes, compare the \
+         selector with the labels of the pods, and see whether the pods have an address.",
     )
 }
 
@@ -110,7 +128,8 @@ fn all_down(situation: &Situation) -> StatusFinding {
     let is_drained = |backend: &BackendCondition| backend.state == "draining";
     let drained = stay().next().is_some() && stay().all(is_drained);
     let why = if drained { ", because every one is drained" } else { "" };
-    let text = format!("no backend is ready{why} ({reasons})");
+    let reasons = if reasons.is_empty() { reasons } else { format!(" ({reasons})") };
+    let text = format!("no backend is ready{why}{reasons}");
     StatusFinding::new("no_backend_ready", level, text)
         .figure("backends", situation.backends_total as f64)
         .figure("waiting", situation.queue.depth)
@@ -172,7 +191,10 @@ fn state_of(backend: &BackendCondition, situation: &Situation) -> Option<StatusF
             let text = format!("{id} is not ready yet: {why}");
             StatusFinding::new("backend_starting", Level::Warning, text)
                 .lasting(STARTING_SECS)
-                .advise("Wait until the model is loaded, or list the models in [[backends]].")
+                .advise(
+                    "Wait until the model is loaded. If the server refuses its model list, \
+                     allow it, or list the models in [[backends]].",
+                )
         }
         _ => return None,
     };

@@ -55,7 +55,7 @@ pub(super) fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFi
     let others = others || flow.least_fair_share.is_some_and(|least| least < 1.0);
     let kept = if flow.flooded { FLOOD_KEPT } else { 1.0 };
     let unfair = flow.queue_share >= (fair_share * FLOOD_TIMES).max(FLOOD_SHARE) * kept;
-    let is_deep = f64::from(flow.queue_depth) >= f64::from(FLOOD_DEPTH) * kept;
+    let is_deep = f64::from(served_depth(flow, situation)) >= f64::from(FLOOD_DEPTH) * kept;
     if !others || !unfair || !is_deep {
         return None;
     }
@@ -81,12 +81,20 @@ pub(super) fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFi
     Some(finding)
 }
 
+/// The waiting requests of a flow, less those that wait because their model has no backend: no
+/// other request could go in their place.
+fn served_depth(flow: &FlowState, situation: &Situation) -> u32 {
+    let unserved = situation.models.iter().filter(|model| model.backends_ready == 0);
+    flow.queue_depth.saturating_sub(unserved.map(|model| model.queue_depth).sum())
+}
+
 /// One flow that holds all waiting requests because clients are not told apart. A client that
 /// floods then delays all others, and no share can be kept.
 fn one_flow(situation: &Situation) -> Option<StatusFinding> {
     let queue = &situation.queue;
     let flow = situation.flows.first()?;
-    let holds_all = flow.queue_share >= ALL_SHARE && flow.queue_depth >= FLOOD_DEPTH;
+    let is_deep = served_depth(flow, situation) >= FLOOD_DEPTH;
+    let holds_all = flow.queue_share >= ALL_SHARE && is_deep;
     let limit = queue.objective_seconds.unwrap_or(LONG_WAIT_SECS);
     let waits_long = queue.oldest_seconds.is_some_and(|oldest| oldest > limit);
     let name = &flow.name;
@@ -214,7 +222,7 @@ fn held(situation: &Situation) -> Option<StatusFinding> {
     let text = format!("{} {waits} for a model that no backend lists", count(held, "request"));
     let finding = StatusFinding::new("model_without_backend", Level::Warning, text)
         .figure("held", held)
-        .advise("Start a backend for the model, or take the model out of [[models]].");
+        .advise("Start a backend for the model, or take it out of [[models]] if it stands there.");
     Some(finding)
 }
 

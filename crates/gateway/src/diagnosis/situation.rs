@@ -41,6 +41,10 @@ pub(crate) struct Situation {
     pub(crate) backends_total: usize,
     /// Why the backends of a cluster are not known.
     pub(crate) discovery: Vec<String>,
+    /// Objects of the cluster that are left out.
+    pub(crate) discovery_left_out: Vec<String>,
+    /// The pools, services and selectors without an endpoint.
+    pub(crate) discovery_empty: Vec<String>,
     /// Why requests were not served, the most frequent reason of the last minute first.
     pub(crate) refusals: Vec<RefusalCount>,
     pub(crate) gates: Vec<GateCondition>,

@@ -130,7 +130,32 @@ fn m03_without_a_ready_backend_the_first_finding_says_why() {
     assert!(page.sentence.contains("gpu-b: connection refused"), "{}", page.sentence);
     let none = Situation { backends: Vec::new(), backends_ready: 0, backends_total: 0, ..well() };
     assert_eq!(ids(&none), ["no_backend"]);
-    assert_eq!(ids(&Situation { has_backends: false, ..none }), [""; 0]);
+    assert_eq!(ids(&Situation { has_backends: false, ..none.clone() }), [""; 0]);
+    let lost = Situation { discovery: vec!["there is no InferencePool llama".into()], ..none };
+    let text = findings(&lost).pop().unwrap().text;
+    assert_eq!(text, "no backend is ready", "there is no reason to name");
+}
+
+/// A pool may be scaled to zero, so that is no trouble.
+#[test]
+fn m03_a_pool_without_pods_is_named_with_its_selector() {
+    let empty = "the InferencePool llama with the selector app=vllm finds no endpoint";
+    let mut situation =
+        Situation { backends: Vec::new(), backends_ready: 0, backends_total: 0, ..well() };
+    situation.discovery_empty = vec![empty.into()];
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.level), ("no_backend", Level::Note));
+    assert_eq!(finding.text, format!("there is no backend: {empty}"));
+    situation.queue.depth = 1;
+    assert_eq!(only(&situation).level, Level::Warning);
+}
+
+#[test]
+fn m03_an_object_of_the_cluster_that_is_left_out_is_a_warning() {
+    let problem = "the InferenceModelRewrite r, rule 1 (for \"m\"): it has no target";
+    let finding = only(&Situation { discovery_left_out: vec![problem.into()], ..well() });
+    assert_eq!((finding.id, finding.level), ("discovery_incomplete", Level::Warning));
+    assert!(finding.text.ends_with(problem) && !finding.advice.contains("role"), "{finding:?}");
 }
 
 #[test]
@@ -214,6 +239,15 @@ fn m03_a_flooding_flow_is_compared_with_its_weight() {
     assert_eq!(ids(&situation), [""; 0], "both have their share");
     situation.flows = vec![flow("loud", 40)];
     assert_eq!(ids(&situation), [""; 0], "there is no other flow");
+    situation.flows = vec![flow("loud", 38), flow("quiet", 2)];
+    let model = |name: &str, queue_depth, backends_ready| ModelState {
+        name: name.into(),
+        queue_depth,
+        backends_ready,
+        ..ModelState::default()
+    };
+    situation.models = vec![model("served", 2, 1), model("unserved", 38, 0)];
+    assert_eq!(ids(&situation), [""; 0], "it waits because its model has no backend");
 }
 
 /// A quiet flow has no request most of the time; the flood goes on.

@@ -1,60 +1,29 @@
-//! Drives the reflectors: makes their requests, and puts their objects together.
+//! Follows the objects of each target, and puts them together to backends and rules.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::BodyExt as _;
-use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
 
-use super::api_server::{ApiServer, WatchAnswer};
+use super::api_server::ApiServer;
+use super::driver::{Driver, Followed};
 use super::endpoints::ENDPOINTS_MAX;
-use super::lines::Lines;
 use super::objects::{
-    EndpointSlice, InferenceModelRewrite, InferenceObjective, InferencePool, Object, Pod, Status,
+    EndpointSlice, InferenceModelRewrite, InferenceObjective, InferencePool, Pod,
 };
-use super::reflector::{Call, Next, Objects, Reflector};
 use super::resource::{
-    ALPHA_POOLS, ENDPOINT_SLICES, Kind, OBJECTIVES, PODS, POOLS, REWRITES, Resource, Selector,
-    WATCH_SECS,
+    ALPHA_POOLS, ENDPOINT_SLICES, Kind, OBJECTIVES, PODS, POOLS, REWRITES, Selector,
 };
 use super::trouble::{Trouble, told};
 use super::{Cluster, ClusterChange, endpoints, rules};
 use crate::config::settings::{BackendSpec, ClusterRules, Kubernetes, KubernetesTarget, PoolGroup};
-use crate::jitter;
 
-/// A watch that outlasts its time by this much is dead: the API server ends each one.
-const WATCH_LIMIT: Duration = Duration::from_secs(WATCH_SECS + 20);
 /// Until an API server that cannot be found is looked for again.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// The protocol of a pool whose servers speak HTTP/2 without TLS.
 const H2C: &str = "kubernetes.io/h2c";
 /// The label of a slice with the name of its service.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-
-/// The objects of one resource as its task knows them. The task ends with it.
-#[derive(Debug)]
-struct Followed<T> {
-    resource: Resource,
-    listing: Arc<Mutex<Listing<T>>>,
-    _task: JoinSet<()>,
-}
-
-#[derive(Debug)]
-struct Listing<T> {
-    /// `None` until they were listed whole.
-    objects: Option<Objects<T>>,
-    trouble: Option<Trouble>,
-}
-
-/// Where the tasks of all resources get their requests done, and how they say that they have news.
-#[derive(Clone, Debug)]
-struct Driver {
-    server: Arc<ApiServer>,
-    changed: Arc<Notify>,
-}
 
 /// The followed resources of a target.
 #[derive(Debug)]
@@ -69,10 +38,12 @@ enum FollowedTarget {
         rewrites: Followed<InferenceModelRewrite>,
     },
     Service {
+        name: String,
         slices: Followed<EndpointSlice>,
         port: Option<u16>,
     },
     Pods {
+        selector: String,
         pods: Followed<Pod>,
         port: u16,
     },
@@ -117,7 +88,7 @@ pub(super) async fn follow(
         let present = known_backends(&last);
         if present.is_some() && present != backends {
             backends = present;
-            apply(ClusterChange::Backends(backends.clone().unwrap_or_default()));
+            backends.clone().into_iter().for_each(&mut *apply);
         }
         // Only a pool has rules, and there is at most one.
         let present = last.iter().find_map(|view| view.rules.clone());
@@ -130,130 +101,22 @@ pub(super) async fn follow(
 }
 
 /// The backends of all targets that are known; `None` while one may still become known.
-fn known_backends(views: &[View]) -> Option<Vec<BackendSpec>> {
+fn known_backends(views: &[View]) -> Option<ClusterChange> {
     let known = || views.iter().filter_map(|view| view.backends.as_ref());
     let is_clear = |view: &View| view.backends.is_some() || !view.troubles.is_empty();
     known().next().filter(|_| views.iter().all(is_clear))?;
-    Some(known().flatten().cloned().collect())
+    let lacks_pool =
+        |view: &View| view.troubles.iter().any(|trouble| matches!(trouble, Trouble::NoPool { .. }));
+    Some(match views.iter().all(lacks_pool) {
+        true => ClusterChange::NoPool,
+        false => ClusterChange::Backends(known().flatten().cloned().collect()),
+    })
 }
 
 fn pool_kind(group: PoolGroup) -> Kind {
     match group {
         PoolGroup::Stable => POOLS,
         PoolGroup::Alpha => ALPHA_POOLS,
-    }
-}
-
-// === impl Driver ===
-
-impl Driver {
-    /// Starts to follow a resource.
-    fn start<T>(&self, kind: Kind, selector: Selector) -> Followed<T>
-    where
-        T: Object + DeserializeOwned + Send + Sync + 'static,
-    {
-        let namespace = self.server.namespace.clone();
-        let resource = Resource { kind, namespace, selector };
-        let listing = Arc::new(Mutex::new(Listing { objects: None, trouble: None }));
-        let mut task = JoinSet::new();
-        task.spawn(self.clone().drive(Reflector::new(resource.clone()), Arc::clone(&listing)));
-        Followed { resource, listing, _task: task }
-    }
-
-    async fn drive<T>(self, mut reflector: Reflector<T>, listing: Arc<Mutex<Listing<T>>>)
-    where
-        T: Object + DeserializeOwned,
-    {
-        loop {
-            tokio::time::sleep(reflector.delay(jitter::fraction())).await;
-            match reflector.call() {
-                Call::List(path) => self.list(&mut reflector, &path).await,
-                Call::Watch(path) => self.watch(&mut reflector, &path, &listing).await,
-            }
-            self.publish(&reflector, &listing);
-        }
-    }
-
-    async fn list<T: Object + DeserializeOwned>(&self, reflector: &mut Reflector<T>, path: &str) {
-        match self.server.list(path).await {
-            Ok(answer) if answer.status.is_success() => reflector.listed(&answer.body),
-            Ok(answer) => self.refused(reflector, answer.status.as_u16(), &answer.body),
-            Err(error) => reflector.ended(Some(error.to_string()), Duration::ZERO),
-        }
-    }
-
-    async fn watch<T: Object + DeserializeOwned>(
-        &self,
-        reflector: &mut Reflector<T>,
-        path: &str,
-        listing: &Mutex<Listing<T>>,
-    ) {
-        let began = Instant::now();
-        let mut response = match self.server.watch(path).await {
-            Ok(WatchAnswer::Events(response)) => response,
-            Ok(WatchAnswer::Refused(answer)) => {
-                return self.refused(reflector, answer.status.as_u16(), &answer.body);
-            }
-            Err(error) => return reflector.ended(Some(error.to_string()), Duration::ZERO),
-        };
-        reflector.accepted();
-        self.publish(reflector, listing);
-        let mut lines = Lines::default();
-        let problem = loop {
-            let frame = tokio::time::timeout_at(began + WATCH_LIMIT, response.frame()).await;
-            let bytes = match frame {
-                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                Ok(Some(Err(error))) => break format!("the API server: {error}"),
-                Ok(None) => break "the API server ends each watch at once".to_owned(),
-                Err(_) => break "the API server sent nothing".to_owned(),
-            };
-            reflector.lasted(began.elapsed());
-            let known = reflector.revision();
-            let read = lines.push(&bytes, |line| reflector.event(line) == Next::Read);
-            // Bookmarks and parts of lines change nothing, and a copy of all objects is dear.
-            if reflector.revision() != known {
-                self.publish(reflector, listing);
-            }
-            match read {
-                Ok(true) => {}
-                // The reflector has noted why.
-                Ok(false) => return,
-                Err(_) => break "the API server sent a line that is too long".to_owned(),
-            }
-        };
-        reflector.ended(Some(problem), began.elapsed());
-    }
-
-    fn refused<T: Object + DeserializeOwned>(
-        &self,
-        reflector: &mut Reflector<T>,
-        code: u16,
-        body: &[u8],
-    ) {
-        // A proxy before the API server may answer in another form.
-        let status: Status = serde_json::from_slice(body).unwrap_or_default();
-        reflector.refused(code, &status.message, self.server.token_file.clone());
-    }
-
-    fn publish<T: Object + DeserializeOwned>(
-        &self,
-        reflector: &Reflector<T>,
-        listing: &Mutex<Listing<T>>,
-    ) {
-        let known = Listing {
-            objects: reflector.objects().cloned(),
-            trouble: reflector.trouble().cloned(),
-        };
-        *listing.lock().unwrap_or_else(PoisonError::into_inner) = known;
-        self.changed.notify_one();
-    }
-}
-
-// === impl Followed ===
-
-impl<T> Followed<T> {
-    fn listing(&self) -> MutexGuard<'_, Listing<T>> {
-        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -272,11 +135,11 @@ impl FollowedTarget {
             KubernetesTarget::Service { name, port } => {
                 let label = format!("{SERVICE_LABEL}={name}");
                 let slices = driver.start(ENDPOINT_SLICES, Selector::Labels(label));
-                Self::Service { slices, port: *port }
+                Self::Service { name: name.clone(), slices, port: *port }
             }
             KubernetesTarget::Pods { selector, port } => {
                 let pods = driver.start(PODS, Selector::Labels(selector.clone()));
-                Self::Pods { pods, port: *port }
+                Self::Pods { selector: selector.clone(), pods, port: *port }
             }
         }
     }
@@ -289,13 +152,17 @@ impl FollowedTarget {
                 view.see_pool(name, pools, pods, driver);
                 view.see_rules(name, objectives, rewrites);
             }
-            Self::Service { slices, port } => {
+            Self::Service { name, slices, port } => {
                 let listing = slices.listing();
                 view.troubles.extend(listing.trouble.clone());
                 let objects = listing.objects.as_ref();
                 view.backends = objects.map(|slices| endpoints::of_slices(slices, *port));
+                view.tell_empty(&driver.server.namespace, || format!("the Service {name}"));
             }
-            Self::Pods { pods, port } => view.see_pods(pods, &[*port], false),
+            Self::Pods { selector, pods, port } => {
+                view.see_pods(pods, &[*port], false);
+                view.tell_empty(&driver.server.namespace, || format!("the selector {selector}"));
+            }
         }
         view.bound_backends();
         view
@@ -335,13 +202,15 @@ impl View {
             None => "has no selector, and so it selects every pod",
             Some(_) if ports.is_empty() => "has no target port",
             Some(labels) => {
-                let selector = Selector::Labels(labels);
+                let source = || format!("the InferencePool {name} with the selector {labels}");
+                let selector = Selector::Labels(labels.clone());
                 let followed = match pods.take() {
                     Some(known) if known.resource.selector == selector => known,
                     _ => driver.start(PODS, selector),
                 };
                 let http2 = pool.spec.app_protocol.as_deref() == Some(H2C);
                 self.see_pods(&followed, &ports, http2);
+                self.tell_empty(&driver.server.namespace, source);
                 *pods = Some(followed);
                 return;
             }
@@ -354,6 +223,14 @@ impl View {
         self.troubles.extend(listing.trouble.clone());
         let objects = listing.objects.as_ref();
         self.backends = objects.map(|pods| endpoints::of_pods(pods, ports, http2));
+    }
+
+    /// Notes that a target has no endpoints.
+    fn tell_empty(&mut self, namespace: &str, source: impl FnOnce() -> String) {
+        if self.backends.as_ref().is_some_and(Vec::is_empty) {
+            let namespace = namespace.to_owned();
+            self.troubles.push(Trouble::NoEndpoints { source: source(), namespace });
+        }
     }
 
     fn see_rules(

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::objects::{EventObject, EventType, Object, Page, Status, Versioned};
 use super::resource::{PAGE_OBJECTS, Resource};
-use super::trouble::{Subject, Trouble, Verb, told};
+use super::trouble::{Subject, Trouble, Verb, account_in, told};
 
 /// The most objects of one resource.
 pub(super) const OBJECTS_MAX: usize = 5000;
@@ -284,10 +284,11 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
             401 => Some(Trouble::Unauthorized { token_file }),
             403 if self.resource.kind.optional && !self.has_worked() => {
                 // An older role may have the right for an older group.
-                self.denied.get_or_insert(Trouble::Forbidden { verb, subject: subject.clone() });
-                return self.try_next_api(subject);
+                let (subject, account) = (subject.clone(), account_in(message));
+                self.denied.get_or_insert(Trouble::Forbidden { verb, subject, account });
+                return self.try_next_api(Subject::of(&self.resource, self.api));
             }
-            403 => Some(Trouble::Forbidden { verb, subject }),
+            403 => Some(Trouble::Forbidden { verb, subject, account: account_in(message) }),
             _ => Some(Trouble::Refused { verb, subject, status, message: told(message) }),
         };
         self.begin_again(BAD_VERSION.contains(&status));

@@ -36,13 +36,17 @@ pub(super) fn rewrites(
         (rewrite.metadata.creation_timestamp.clone(), rewrite.metadata.name.clone())
     });
     let mut accepted = Accepted::default();
-    for rule in ours.iter().flat_map(|rewrite| &rewrite.spec.rules) {
-        let names = rule.matches.iter().filter_map(|one| one.model.as_ref());
-        for name in names.map(|model| &model.value) {
-            accepted.offer(name, rule);
-        }
-        if rule.matches.is_empty() {
-            accepted.offer_any(rule);
+    for rewrite in ours {
+        accepted.object.clone_from(&rewrite.metadata.name);
+        for (at, rule) in rewrite.spec.rules.iter().enumerate() {
+            accepted.number = at + 1;
+            let names = rule.matches.iter().filter_map(|one| one.model.as_ref());
+            for name in names.map(|model| &model.value) {
+                accepted.offer(name, rule);
+            }
+            if rule.matches.is_empty() {
+                accepted.offer_any(rule);
+            }
         }
     }
     accepted.finish(rules)
@@ -51,6 +55,9 @@ pub(super) fn rewrites(
 /// The rules that can be used together, the older ones first.
 #[derive(Default)]
 struct Accepted {
+    /// The object of the present rule, and the rule's number in it.
+    object: String,
+    number: usize,
     names: BTreeMap<String, ModelNameRule>,
     /// The targets of rules for other names.
     targets: BTreeSet<String>,
@@ -105,7 +112,9 @@ impl Accepted {
 
     fn leave_out(&mut self, name: &str, problem: String) {
         self.left_out += 1;
-        self.problem.get_or_insert_with(|| format!("the rule for {name:?}: {problem}"));
+        let Self { object, number, .. } = self;
+        let text = format!("{object}, rule {number} (for {name:?}): {problem}");
+        self.problem.get_or_insert(text);
     }
 
     fn finish(mut self, rules: &mut ClusterRules) -> Option<String> {

@@ -1,6 +1,7 @@
 //! Tests of discovery in Kubernetes, without IO.
 
 mod cluster;
+mod driver;
 mod endpoints;
 mod fuzz;
 mod reflector;

@@ -23,11 +23,18 @@ pub(super) fn told(text: &str) -> String {
     shown
 }
 
+/// The account that a refusal of the API server names.
+pub(super) fn account_in(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("User \"")?;
+    let (account, _) = rest.split_once('"')?;
+    Some(told(account)).filter(|account| !account.is_empty())
+}
+
 /// See the module's description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     /// The role of the service account lacks a verb (403).
-    Forbidden { verb: Verb, subject: Subject },
+    Forbidden { verb: Verb, subject: Subject, account: Option<String> },
     /// The API server does not accept the token (401).
     Unauthorized { token_file: Option<PathBuf> },
     /// The API server knows no such kind of object (404).
@@ -44,6 +51,8 @@ pub(super) enum Trouble {
     NoPool { name: String, namespace: String },
     /// The pool selects no pods, or has no port.
     UnusablePool { name: String, problem: &'static str },
+    /// A target has no endpoints. It may be scaled to zero.
+    NoEndpoints { source: String, namespace: String },
     /// More endpoints than a fleet may have.
     TooManyEndpoints { most: usize },
     /// Endpoints whose names no backend may have.
@@ -52,6 +61,17 @@ pub(super) enum Trouble {
     Rewrite(String),
     /// The process cannot know where the API server is.
     NotConfigured(String),
+}
+
+/// What a trouble means for requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// The present state is not known.
+    Failing,
+    /// Some objects are left out, and the others are used.
+    Incomplete,
+    /// There is no endpoint.
+    Empty,
 }
 
 /// What is done with a resource.
@@ -104,15 +124,31 @@ impl fmt::Display for Verb {
 
 // === impl Trouble ===
 
+impl Trouble {
+    pub(super) fn effect(&self) -> Effect {
+        match self {
+            Self::NoEndpoints { .. } => Effect::Empty,
+            Self::TooMany { .. }
+            | Self::TooManyEndpoints { .. }
+            | Self::UnusableIds { .. }
+            | Self::Rewrite(_) => Effect::Incomplete,
+            _ => Effect::Failing,
+        }
+    }
+}
+
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Forbidden { verb, subject } => write!(
-                f,
-                "the service account may not {verb} {subject}: its role lacks the verb {verb} \
-                 for {}",
-                subject.plural
-            ),
+            Self::Forbidden { verb, subject, account } => {
+                let plural = subject.plural;
+                write!(
+                    f,
+                    "the service account may not {verb} {subject}: its role lacks the verb {verb} \
+                     for {plural}"
+                )?;
+                account.iter().try_for_each(|account| write!(f, " (the account is {account})"))
+            }
             Self::Unauthorized { token_file: Some(file) } => {
                 write!(f, "the API server does not accept the token in {}", file.display())
             }
@@ -138,6 +174,9 @@ impl fmt::Display for Trouble {
             Self::UnusablePool { name, problem } => {
                 write!(f, "the InferencePool {name} {problem}")
             }
+            Self::NoEndpoints { source, namespace } => {
+                write!(f, "{source} finds no endpoint in the namespace {namespace}")
+            }
             Self::TooManyEndpoints { most } => {
                 write!(f, "there are more than {most} endpoints; the first {most} are used")
             }
@@ -146,7 +185,7 @@ impl fmt::Display for Trouble {
                 "{count} endpoints are left out: their names are empty, too long for the id of a \
                  backend, or have letters that an id may not have"
             ),
-            Self::Rewrite(problem) => write!(f, "InferenceModelRewrite: {problem}"),
+            Self::Rewrite(problem) => write!(f, "the InferenceModelRewrite {problem}"),
             Self::NotConfigured(problem) => f.write_str(problem),
         }
     }

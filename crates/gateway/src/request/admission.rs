@@ -3,8 +3,8 @@
 //! A request is offered to the scheduler, which grants a backend at once, lets it wait, or refuses
 //! it. A backend that failed the request or left in between sends it back to wait. A request waits
 //! for a configured model that no backend lists, or no backend that it may use. While the list of a
-//! backend is unknown, a request for any other model waits too, and is looked up again when model
-//! lists change.
+//! backend is unknown, or a pool has no backend, a request for any other model waits too, and is
+//! looked up again when model lists change.
 
 use std::sync::Arc;
 
@@ -50,9 +50,7 @@ impl Request {
         self.record.bypassed = !permit.waits();
         if permit.waits() {
             self.record.began_waiting();
-            if !self.has_backend() {
-                self.state.unserved.send_modify(|count| *count = count.wrapping_add(1));
-            }
+            self.announce_unserved();
         }
         self.permit = Some(permit);
         Ok(())
@@ -154,6 +152,7 @@ impl Request {
     /// so that limits and deadlines hold for it too.
     async fn await_model(&mut self) -> Result<Permit, Refused> {
         self.waits_since = Some(self.record.now());
+        self.hold_for_pool()?;
         let mut models = self.state.fleet.models_changed();
         let usual = ingress::ttl_of(&self.config, self.intent.class);
         let ttl = self.intent.ttl.unwrap_or(usual);
@@ -167,6 +166,7 @@ impl Request {
             };
             let mut permit = self.offer(model)?;
             self.record.began_waiting();
+            self.announce_unserved();
             tokio::select! {
                 outcome = permit.grant() => {
                     outcome.map_err(|refused| self.refused_after_wait(refused))?;
@@ -181,6 +181,25 @@ impl Request {
     fn hold(&mut self, model: ModelId) -> Result<Permit, Refused> {
         self.take_hold_place()?;
         self.offer(model)
+    }
+
+    /// Holds a request for a pool without models. If all places are taken, it still waits for the
+    /// list of a backend that is there, as without a pool.
+    fn hold_for_pool(&mut self) -> Result<(), Refused> {
+        let roster = self.state.fleet.roster();
+        let (holds, is_empty) = (roster.holds(), roster.is_empty());
+        drop(roster);
+        match holds.then(|| self.take_hold_place()) {
+            Some(Err(refused)) if is_empty => Err(refused),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells autoscalers that a request waits without a backend.
+    fn announce_unserved(&self) {
+        if !self.has_backend() {
+            self.state.unserved.send_modify(|count| *count = count.wrapping_add(1));
+        }
     }
 
     /// A request without a backend waits in the queue as others do, but with a time to live and a

@@ -68,8 +68,11 @@ impl Trigger {
     /// The number of the model, if the trigger names one.
     pub(super) fn number(&self, state: &State) -> Result<Option<ModelId>, Status> {
         let Some(model) = &self.model else { return Ok(None) };
-        match state.fleet.roster().lookup(model) {
+        let roster = state.fleet.roster();
+        match roster.lookup(model) {
             Lookup::Known(id) | Lookup::Configured(id) => Ok(Some(id)),
+            // A pool without models: the requests that wait may be for this one.
+            Lookup::NotYet(id) if roster.holds() => Ok(Some(id)),
             // The lists of backends are not known yet, so KEDA should ask again.
             Lookup::NotYet(_) => Err(Status::told(
                 Code::Unavailable,

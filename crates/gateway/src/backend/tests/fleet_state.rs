@@ -9,7 +9,7 @@ use super::super::model_list::{ModelListError, ModelListReply, openai_list, unre
 use super::super::scrape::ScrapeError;
 use super::super::{Attempt, Endpoint, StateWord};
 use super::*;
-use crate::config::settings::DrainCause;
+use crate::config::settings::{DrainCause, Kubernetes};
 
 const A: BackendId = BackendId(1);
 const B: BackendId = BackendId(2);
@@ -140,6 +140,27 @@ fn x01_an_engine_whose_list_cannot_be_read_gets_no_requests() {
         let is_ready = state.take_update(at(1)).is_some_and(|update| ready(&update) == [1]);
         assert_eq!(is_ready, ready_now, "{kind:?}");
     }
+}
+
+/// It would refuse every request, and get most of them because it answers fastest.
+#[test]
+fn x01_a_backend_that_refuses_its_list_gets_no_requests() {
+    let refused = || {
+        let error = ModelListError::Status("/v1/models", http::StatusCode::FORBIDDEN);
+        ModelListReply::Forbidden(error)
+    };
+    let (mut state, _) = state(vec![spec("a", 1, BackendKind::Generic, &[])]);
+    state.set_model_list(A, refused());
+    assert!(state.take_update(at(1)).is_none());
+    state.set_model_list(A, list(&["m"]));
+    assert_eq!(ready(&state.take_update(at(2)).unwrap()), [1]);
+    state.set_model_list(A, refused());
+    assert_eq!(ready(&state.take_update(at(3)).unwrap()), [0; 0], "it has refused it since");
+    let reason = state.statuses(at(3))[0].reason.clone().unwrap();
+    assert_eq!(reason, "its model list is unknown: /v1/models answered 403 Forbidden");
+    state.set_model_list(A, list(&["m"]));
+    assert_eq!(ready(&state.take_update(at(4)).unwrap()), [1]);
+    assert_eq!(state.statuses(at(4))[0].reason, None);
 }
 
 #[test]
@@ -335,4 +356,67 @@ fn x06_a_removed_backend_stays_in_the_roster_while_a_request_uses_it() {
     drop(in_use);
     let gone = state.take_update(at(62_000)).unwrap();
     assert!(gone.roster.endpoint(A).is_none());
+}
+
+/// A fleet that follows a cluster, about which nothing is known yet.
+fn of_cluster() -> FleetState {
+    let kubernetes = Kubernetes {
+        url: None,
+        token_file: None,
+        ca_file: None,
+        namespace: None,
+        targets: Vec::new(),
+    };
+    let mut state = FleetState::default();
+    let settings = FleetSettings { kubernetes: Some(kubernetes), ..quick(Vec::new()) };
+    state.configure(&settings, at(0));
+    state
+}
+
+#[test]
+fn o06_a_pool_without_pods_holds_requests_for_any_model() {
+    let mut state = of_cluster();
+    let update = state.take_update(at(0)).unwrap();
+    assert_eq!(update.roster.lookup("m"), Lookup::Unknown, "the cluster has not answered");
+    assert!(!update.roster.is_at_zero());
+    state.set_cluster(Some(Vec::new()), at(1));
+    let Lookup::NotYet(unnamed) = state.take_update(at(1)).unwrap().roster.lookup("m") else {
+        panic!("it is held")
+    };
+    state.set_cluster(Some(vec![spec("a", 1, BackendKind::Vllm, &[])]), at(2));
+    state.checked(A, CheckResult::Healthy, at(2), at(2));
+    let roster = state.take_update(at(2)).unwrap().roster;
+    assert_eq!(roster.lookup("m"), Lookup::NotYet(unnamed), "until its list is known");
+    assert!(roster.is_at_zero() && roster.awaited().any(|id| id == unnamed));
+    state.set_model_list(A, list(&["m"]));
+    let roster = state.take_update(at(3)).unwrap().roster;
+    let m = roster.lookup("m").known();
+    assert_eq!(roster.lookup("other"), Lookup::Unknown);
+    assert!(!roster.is_at_zero() && roster.awaited().next().is_none());
+    // Its last pod leaves: a model that it had keeps its id, and any other may come.
+    state.set_cluster(Some(Vec::new()), at(4));
+    let roster = state.take_update(at(4)).unwrap().roster;
+    assert_eq!(roster.lookup("m"), Lookup::Configured(m));
+    assert_eq!(roster.lookup("other"), Lookup::NotYet(unnamed));
+    assert!(roster.is_at_zero() && roster.awaited().eq([m, unnamed]));
+    let names: Vec<_> = roster.numbered().collect();
+    assert_eq!(names, [("m", m), ("*", unnamed)]);
+    // A pool that does not exist gets no pods.
+    state.set_cluster(None, at(5));
+    let roster = state.take_update(at(5)).unwrap().roster;
+    assert_eq!(roster.lookup("m"), Lookup::Unknown);
+    assert!(!roster.is_at_zero() && roster.awaited().next().is_none());
+}
+
+/// Otherwise a picker that cannot reach any pod would look ready.
+#[test]
+fn o06_a_pool_whose_pods_are_ready_is_not_at_zero_before_their_lists_are_known() {
+    let mut state = of_cluster();
+    let pod = |drain| BackendSpec { drain, ..spec("a", 1, BackendKind::Vllm, &[]) };
+    state.set_cluster(Some(vec![pod(None)]), at(1));
+    assert!(!state.take_update(at(1)).unwrap().roster.is_at_zero());
+    state.set_cluster(Some(vec![pod(Some(DrainCause::NotReady))]), at(2));
+    assert!(state.take_update(at(2)).unwrap().roster.is_at_zero(), "the pod starts");
+    state.set_cluster(Some(vec![pod(None)]), at(3));
+    assert!(state.take_update(at(3)).unwrap().roster.is_at_zero(), "its list is near");
 }

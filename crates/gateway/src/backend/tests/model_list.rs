@@ -63,6 +63,8 @@ async fn x01_a_server_without_a_list_differs_from_an_absent_one() {
             "{status} {body}"
         );
     }
+    fake.set("/v1/models", 403, "{}");
+    assert!(matches!(fetch_model_list(&server, LIMITS).await, ModelListReply::Forbidden(_)));
     for status in [500, 503, 429] {
         fake.set("/v1/models", status, r#"{"data":[]}"#);
         assert!(

@@ -52,7 +52,8 @@ fn kubernetes(section: &Section<'_>) -> Option<Kubernetes> {
     let service = service.map(|name| KubernetesTarget::Service { name, port });
     let selector = section.given("selector");
     if selector.is_some() && port.is_none() && !section.has("port") {
-        section.refuse("port", "is missing: `selector` says nothing about the port of its pods");
+        let what = "needs `port` as well: it says nothing about the port of its pods";
+        section.refuse("selector", what);
     }
     let pods = selector.zip(port).map(|(selector, port)| KubernetesTarget::Pods { selector, port });
     let targets: Vec<KubernetesTarget> = pool.into_iter().chain(service).chain(pods).collect();

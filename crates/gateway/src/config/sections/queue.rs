@@ -51,8 +51,9 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
         key(
             "hold_ttl",
             UP_TO_A_DAY,
-            "The longest time that a request waits if no backend lists its model when it arrives \
-             and `[[models]]` names the model.",
+            "The longest time that a request waits if no backend lists its model when it arrives, \
+             and `[[models]]` names the model, or the backends come from Kubernetes and none \
+             lists a model.",
         )
         .default("5m"),
         key(

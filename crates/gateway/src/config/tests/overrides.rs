@@ -122,6 +122,17 @@ fn x06_aliases_work_there_too() {
 }
 
 #[test]
+fn x06_a_missing_port_is_told_at_the_selector_that_needs_it() {
+    let variables = [
+        ("TIDEGATE_DISCOVERY__KUBERNETES__NAMESPACE", "models"),
+        ("TIDEGATE_DISCOVERY__KUBERNETES__SELECTOR", "app=vllm"),
+    ];
+    let problem = &wrong(&variables, &[])[0];
+    let place = "TIDEGATE_DISCOVERY__KUBERNETES__SELECTOR: discovery.kubernetes.selector needs";
+    assert!(problem.starts_with(place), "{problem}");
+}
+
+#[test]
 fn x06_problems_name_the_flag_or_the_variable() {
     let cases = [
         ("queue.total_capacity=x", "--set queue.total_capacity: queue.total_capacity is \"x\", "),

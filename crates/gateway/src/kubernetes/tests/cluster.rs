@@ -22,7 +22,7 @@ async fn x02_discovery_that_is_removed_leaves_no_backends() {
     let reload = async {
         assert_eq!(seen.recv().await, no_rules());
         cluster.configure(&None);
-        assert_eq!(seen.recv().await, Some(ClusterChange::Backends(Vec::new())));
+        assert_eq!(seen.recv().await, Some(ClusterChange::NoPool));
         assert_eq!(seen.recv().await, no_rules());
     };
     tokio::select! {

@@ -221,6 +221,10 @@ fn x02_a_missing_right_is_told_with_its_verb_resource_and_namespace() {
     reflector.refused(403, "", None);
     assert!(trouble(&reflector).contains("may not watch pods"), "{}", trouble(&reflector));
     assert_eq!(names(&reflector), ["a"]);
+    let account = "system:serviceaccount:models:tidegate";
+    reflector.refused(403, &format!("pods is forbidden: User \"{account}\" cannot …"), None);
+    let named = format!("the verb watch for pods (the account is {account})");
+    assert!(trouble(&reflector).ends_with(&named), "{}", trouble(&reflector));
     reflector.refused(401, "", Some("/var/token".into()));
     assert_eq!(trouble(&reflector), "the API server does not accept the token in /var/token");
     reflector.refused(500, "etcd is away", None);
