@@ -203,10 +203,24 @@ pub(super) const CACHE: &[Mutant] = &[
     },
     Mutant {
         name: "other bands wait with an ask that waits for a cache",
-        file: "controller/delays.rs",
-        site: "|| «!self.waits_alone(pool, band)»",
-        instead: "false",
+        file: "controller/dispatch.rs",
+        site: "                    held.push(self.fair_queue_at(turn));\n                    «continue»;",
+        instead: "return",
         noticed_by: "slack::k02_an_ask_that_waits",
+    },
+    Mutant {
+        name: "an ask waits for a cache from its arrival on",
+        file: "controller/delays.rs",
+        site: "let since = «first_since.unwrap_or(now)»;",
+        instead: "first_since.map_or(now, |_| self.asks[slot].arrival)",
+        noticed_by: "slack::k02_an_ask_waits_for_a_cache_from",
+    },
+    Mutant {
+        name: "the wait for a cache does not count the asks that a copy would delay",
+        file: "controller/delays.rs",
+        site: "(1.0 + «delayed») * more",
+        instead: "0.0 * delayed",
+        noticed_by: "slack::k02_an_ask_waits_longer",
     },
     Mutant {
         name: "an ask that cannot wait is refused because of a cache",
