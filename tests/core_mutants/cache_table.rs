@@ -204,7 +204,7 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "other bands wait with an ask that waits for a cache",
         file: "controller/dispatch.rs",
-        site: "                    held.push(self.fair_queue_at(turn));\n                    «continue»;",
+        site: "held.push(self.fair_queue_at(turn));\n                    «continue»;",
         instead: "return",
         noticed_by: "slack::k02_an_ask_that_waits",
     },

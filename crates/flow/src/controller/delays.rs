@@ -20,9 +20,8 @@ impl Controller {
         let FlowQueue { flow, pool, .. } = self.flow_queues[self.asks[slot].flow_queue];
         let first_since = self.prompts.get(slot as usize).and_then(|kept| kept.first_since);
         let since = first_since.unwrap_or(now);
-        let may_wait =
-            since.after(self.settings.cache_delay) > now && self.asks[slot].deadline > now;
-        if !may_wait || self.flows[flow].limited {
+        let is_over = since.after(self.settings.cache_delay) <= now;
+        if is_over || self.asks[slot].deadline <= now || self.flows[flow].limited {
             return None;
         }
         let room = self.settings.bounds.to_dequeue();
@@ -55,7 +54,7 @@ impl Controller {
     }
 
     /// Until when it is worth waiting for a backend without room, from a moment on: for as long as
-    /// it takes to compute what no backend with room has.
+    /// it takes to compute what no backend with room has, for the ask and for those it would delay.
     fn cache_awaited(
         &self,
         pool: u32,
