@@ -216,6 +216,13 @@ pub(super) const CACHE: &[Mutant] = &[
         noticed_by: "slack::k02_an_ask_waits_for_a_cache_from",
     },
     Mutant {
+        name: "an ask goes to a cold backend before it is the first of its flow",
+        file: "controller/delays.rs",
+        site: "let since = «first_since.unwrap_or(now)»;",
+        instead: "first_since.unwrap_or(self.asks[slot].arrival)",
+        noticed_by: "slack::k02_only",
+    },
+    Mutant {
         name: "the wait for a cache does not count the asks that a copy would delay",
         file: "controller/delays.rs",
         site: "(1.0 + «delayed») * more",
