@@ -7,7 +7,6 @@
 use super::Controller;
 use super::admit::CheckedAsk;
 use super::prompts::RouteInput;
-use crate::ask::Band;
 use crate::queue::flow_queue::FlowQueue;
 use crate::route::PREFILL_RATE_UNKNOWN;
 use crate::settings::{Admission, Room};
@@ -18,14 +17,23 @@ use crate::time::{Span, Time};
 impl Controller {
     /// Until when a waiting ask does not go, because a backend without room has its prompt.
     pub(super) fn delay_of(&self, slot: u32, now: Time) -> Option<Time> {
-        let (arrival, deadline) = (self.asks[slot].arrival, self.asks[slot].deadline);
-        let FlowQueue { flow, pool, band, .. } = self.flow_queues[self.asks[slot].flow_queue];
-        let is_young = arrival.after(self.settings.cache_delay) > now && deadline > now;
-        if !is_young || self.flows[flow].limited || !self.waits_alone(pool, band) {
+        let FlowQueue { flow, pool, .. } = self.flow_queues[self.asks[slot].flow_queue];
+        let first_since = self.prompts.get(slot as usize).and_then(|kept| kept.first_since);
+        let since = first_since.unwrap_or(now);
+        let is_over = since.after(self.settings.cache_delay) <= now;
+        if is_over || self.asks[slot].deadline <= now || self.flows[flow].limited {
             return None;
         }
         let room = self.settings.bounds.to_dequeue();
-        self.cache_awaited(pool, room, &self.route_input_of(slot), arrival).filter(|&at| at > now)
+        self.cache_awaited(pool, room, &self.route_input_of(slot), since).filter(|&at| at > now)
+    }
+
+    /// An ask is the first of its flow queue: from now on it waits for a cache no longer than
+    /// `cache_delay`.
+    pub(super) fn is_first_from(&mut self, slot: u32, now: Time) {
+        if let Some(kept) = self.prompts.get_mut(slot as usize) {
+            kept.first_since.get_or_insert(now);
+        }
     }
 
     /// Whether a new ask is queued although there is room, because a backend without room has its
@@ -45,19 +53,8 @@ impl Controller {
         until.is_some_and(|until| until > self.clock && until < checked.deadline)
     }
 
-    /// Whether no ask of the domain waits in another fair queue: others do not wait with it.
-    fn waits_alone(&self, pool: u32, band: Band) -> bool {
-        let domain = self.supply.pools[pool as usize].domain;
-        self.supply.domains[domain as usize].iter().all(|&other| {
-            let fair_queues = self.fair_queues[other as usize].iter().enumerate();
-            fair_queues
-                .filter(|(at, _)| (other, *at) != (pool, band.index()))
-                .all(|(_, fair_queue)| fair_queue.is_idle())
-        })
-    }
-
     /// Until when it is worth waiting for a backend without room, from a moment on: for as long as
-    /// it takes to compute what no backend with room has.
+    /// it takes to compute what no backend with room has, for the ask and for those it would delay.
     fn cache_awaited(
         &self,
         pool: u32,
@@ -75,11 +72,13 @@ impl Controller {
         };
         let (free, full): (Vec<u32>, Vec<u32>) =
             members.iter().partition(|&&at| self.supply.has_room(at, room));
+        let in_flight = |&at: &u32| self.supply.backends[at as usize].in_flight_total();
+        let delayed = f64::from(free.iter().map(in_flight).min().unwrap_or(0));
         let here = free.into_iter().map(cached).max().unwrap_or(0);
         let saves = |at: u32| {
             let rate = self.supply.backends[at as usize].prefill_rate.per_second();
             let more = cached(at).saturating_sub(here) as f64;
-            Span::from_secs_f64(more / rate.unwrap_or(PREFILL_RATE_UNKNOWN))
+            Span::from_secs_f64((1.0 + delayed) * more / rate.unwrap_or(PREFILL_RATE_UNKNOWN))
         };
         let ready = full.into_iter().filter(|&at| self.supply.backends[at as usize].ready);
         let most = ready.map(saves).max()?.min(self.settings.cache_delay);

@@ -2,7 +2,7 @@
 
 use super::Controller;
 use super::routing::Route;
-use super::slack::NextAsk;
+use super::slack::{Next, NextAsk};
 use crate::ask::{BANDS, Band};
 use crate::outcome::{Event, Eviction};
 use crate::queue::asks::Phase;
@@ -13,6 +13,9 @@ use crate::queue::virtual_clock::NEW;
 use crate::settings::{Cascade, Room};
 use crate::supply::Pool;
 use crate::time::Time;
+
+/// A fair queue: its pool and its band.
+type FairQueueAt = (u32, usize);
 
 /// Whether a flow queue was charged the whole cost of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +30,16 @@ enum Charge {
 impl Controller {
     /// Grants every ask that can go in a domain.
     pub(super) fn dispatch(&mut self, domain: u32, now: Time) {
-        while let Some(turn) = self.next_flow_queue(domain) {
-            let Some(next) = self.next_ask(turn, now) else { return };
-            let NextAsk { flow_queue, slot, overtaken } = next;
+        let mut held = Vec::new();
+        while let Some(turn) = self.next_flow_queue(domain, &held) {
+            let NextAsk { flow_queue, slot, overtaken } = match self.next_ask(turn, now) {
+                Next::Goes(next) => next,
+                Next::Held => {
+                    held.push(self.fair_queue_at(turn));
+                    continue;
+                }
+                Next::Waits => return,
+            };
             if self.asks[slot].deadline <= now {
                 self.expire(slot, now);
                 continue;
@@ -65,42 +75,54 @@ impl Controller {
         }
     }
 
+    fn fair_queue_at(&self, flow_queue: u32) -> FairQueueAt {
+        let FlowQueue { pool, band, .. } = self.flow_queues[flow_queue];
+        (pool, band.index())
+    }
+
     pub(super) fn first_ask_of(&mut self, flow_queue: u32, now: Time) -> Option<u32> {
         let context =
             OrderContext { now, weights: &self.settings.urgency, registry: &mut self.registry };
         self.flow_queues[flow_queue].ordered.first(context, &mut self.asks)
     }
 
-    /// The flow queue whose turn it is, among those whose backends have room below the lower bound.
-    fn next_flow_queue(&mut self, domain: u32) -> Option<u32> {
+    /// The flow queue whose turn it is, among those whose backends have room below the lower bound
+    /// and whose fair queue is not held.
+    fn next_flow_queue(&mut self, domain: u32, held: &[FairQueueAt]) -> Option<u32> {
         // A backend that no longer serves any model is in no domain.
         if self.domains.get(domain as usize).is_none_or(|domain| domain.waiting == 0) {
             return None;
         }
         let room = self.settings.bounds.to_dequeue();
         if !self.hierarchical {
-            return self.first_in_pool(self.supply.domains[domain as usize][0], room);
+            return self.first_in_pool(self.supply.domains[domain as usize][0], room, held);
         }
         let band = match self.settings.cascade {
             Cascade::Strict => {
                 let mut bands = Band::DESCENDING.into_iter();
-                bands.find(|band| self.band_could_go(domain, band.index(), room))?.index()
+                bands.find(|band| self.band_could_go(domain, band.index(), room, held))?.index()
             }
             Cascade::Weighted(_) => {
                 let mut level = std::mem::take(&mut self.domains[domain as usize].bands);
-                let chosen = level.choose(|band| self.band_could_go(domain, band, room));
+                let chosen = level.choose(|band| self.band_could_go(domain, band, room, held));
                 self.domains[domain as usize].bands = level;
                 chosen?
             }
         };
-        let pool = self.next_pool(domain, band, room)?;
-        self.pool_first(pool, band, room)
+        let pool = self.next_pool(domain, band, room, held)?;
+        self.pool_first((pool, band), room, held)
     }
 
-    fn next_pool(&mut self, domain: u32, band: usize, room: Room) -> Option<u32> {
+    fn next_pool(
+        &mut self,
+        domain: u32,
+        band: usize,
+        room: Room,
+        held: &[FairQueueAt],
+    ) -> Option<u32> {
         let pools = &self.supply.domains[domain as usize];
         let mut level = std::mem::take(&mut self.domains[domain as usize].pools[band]);
-        let chosen = level.choose(|at| self.pool_first(pools[at], band, room).is_some());
+        let chosen = level.choose(|at| self.pool_first((pools[at], band), room, held).is_some());
         let pool = chosen.map(|at| pools[at]);
         self.domains[domain as usize].pools[band] = level;
         pool
@@ -108,31 +130,32 @@ impl Controller {
 
     pub(crate) fn any_could_go(&self, domain: u32, room: Room) -> bool {
         let pools = &self.supply.domains[domain as usize];
-        pools.iter().any(|&pool| self.first_in_pool(pool, room).is_some())
+        pools.iter().any(|&pool| self.first_in_pool(pool, room, &[]).is_some())
     }
 
     /// The flow queue whose turn it is in a pool, the highest band first.
-    fn first_in_pool(&self, pool: u32, room: Room) -> Option<u32> {
+    fn first_in_pool(&self, pool: u32, room: Room, held: &[FairQueueAt]) -> Option<u32> {
         if !self.supply.is_open(pool, room) {
             return None;
         }
         let has_room = |backend| self.supply.has_room(backend, room);
         let free = self.free_places(pool, room);
         let fair_queues = &self.fair_queues[pool as usize];
-        (0..BANDS).rev().find_map(|band| {
+        (0..BANDS).rev().filter(|&band| !held.contains(&(pool, band))).find_map(|band| {
             let reach = self.reach(pool, band, free)?;
             fair_queues[band].first(reach, has_room)
         })
     }
 
-    fn band_could_go(&self, domain: u32, band: usize, room: Room) -> bool {
+    fn band_could_go(&self, domain: u32, band: usize, room: Room, held: &[FairQueueAt]) -> bool {
         let pools = &self.supply.domains[domain as usize];
-        pools.iter().any(|&pool| self.pool_first(pool, band, room).is_some())
+        pools.iter().any(|&pool| self.pool_first((pool, band), room, held).is_some())
     }
 
-    fn pool_first(&self, pool: u32, band: usize, room: Room) -> Option<u32> {
+    fn pool_first(&self, at: FairQueueAt, room: Room, held: &[FairQueueAt]) -> Option<u32> {
+        let (pool, band) = at;
         let fair_queue = &self.fair_queues[pool as usize][band];
-        if fair_queue.is_idle() || !self.supply.is_open(pool, room) {
+        if fair_queue.is_idle() || held.contains(&at) || !self.supply.is_open(pool, room) {
             return None;
         }
         let reach = self.reach(pool, band, self.free_places(pool, room))?;

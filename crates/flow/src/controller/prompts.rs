@@ -31,6 +31,8 @@ pub(crate) struct AskPrompt {
     ahead: u32,
     /// How many later asks of its flow queue went before it.
     pub(crate) passed: u32,
+    /// Since when it has been the first ask of its flow queue.
+    pub(crate) first_since: Option<Time>,
 }
 
 /// What routing knows about an ask.

@@ -15,7 +15,7 @@ use crate::weight::Weight;
 /// The most flow queues that are compared for one grant.
 const COMPARED_MAX: usize = 64;
 /// The most asks that are compared for one grant, in equal parts from the flow queues.
-const LOOK_MAX: usize = 64;
+const LOOK_MAX: usize = 256;
 
 /// The ask that goes.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,17 @@ pub(super) struct NextAsk {
     pub(super) slot: u32,
     /// The tag of the flow queue whose turn it is, if that is another one.
     pub(super) overtaken: Option<u64>,
+}
+
+/// What happens in the turn of a flow queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Next {
+    /// This ask goes.
+    Goes(NextAsk),
+    /// Every ask that may go waits for a backend that has its prompt cached. Other fair queues go.
+    Held,
+    /// No ask of the domain goes.
+    Waits,
 }
 
 /// The best ask found so far.
@@ -39,17 +50,18 @@ struct Best {
 
 impl Controller {
     /// The ask that goes, if it is the turn of this flow queue.
-    pub(super) fn next_ask(&mut self, turn: u32, now: Time) -> Option<NextAsk> {
-        let slot = self.first_ask_of(turn, now)?;
+    pub(super) fn next_ask(&mut self, turn: u32, now: Time) -> Next {
+        let Some(slot) = self.first_ask_of(turn, now) else { return Next::Waits };
         let next = NextAsk { flow_queue: turn, slot, overtaken: None };
         match self.turn_of(turn, slot, now) {
             Turn::Goes => {}
-            Turn::Passed(next) => return Some(next),
-            Turn::Waits => return None,
+            Turn::Passed(next) => return Next::Goes(next),
+            Turn::Waits => return Next::Waits,
         }
         if !self.looks_for_cached() {
-            return Some(next);
+            return Next::Goes(next);
         }
+        self.is_first_from(slot, now);
         let delay = self.delay_of(slot, now);
         // An ask that is delayed goes after all others.
         let cached = delay.is_none().then(|| self.cached_at_free_place(turn, slot));
@@ -61,7 +73,7 @@ impl Controller {
         }
         if let Some(delay) = delay.filter(|_| best.cached.is_none()) {
             self.look_again_at(delay);
-            return None;
+            return Next::Held;
         }
         for &slot in &best.passes {
             if let Some(kept) = self.prompts.get_mut(slot as usize) {
@@ -70,7 +82,7 @@ impl Controller {
         }
         let least = self.flow_queues[turn].tag;
         let overtaken = (best.next.flow_queue != turn).then_some(least);
-        Some(NextAsk { overtaken, ..best.next })
+        Next::Goes(NextAsk { overtaken, ..best.next })
     }
 
     /// Whether asks are chosen for their cached prompts at all.
@@ -104,6 +116,7 @@ impl Controller {
         if line.first() != Some(&first) {
             line = vec![first];
         }
+        self.is_first_from(first, now);
         let mut passed_most = 0;
         for (at, &slot) in line.iter().enumerate() {
             if at > 0 && passed_most >= self.settings.cache_reorder {

@@ -241,6 +241,14 @@ fn awaiting(cache_delay: Span) -> (Fixture, [Ticket; 2]) {
     (fixture, [running, waiting])
 }
 
+/// Lets one more ask with that prompt wait.
+fn offer_same(fixture: &mut Fixture) -> Ticket {
+    let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+    let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now);
+    let Verdict::Queued { ticket } = verdict else { panic!("{verdict:?}") };
+    ticket
+}
+
 #[test]
 fn k02_an_ask_waits_for_the_backend_that_has_its_prompt() {
     let (mut fixture, [running, waiting]) = awaiting(Span::from_secs(1));
@@ -274,10 +282,80 @@ fn k02_an_ask_that_waits_for_a_cache_holds_up_no_other() {
     fixture.collect();
     assert_eq!(fixture.granted(), [other]);
 
-    let (mut fixture, [_, waiting]) = awaiting(Span::from_secs(1));
-    fixture.send("flow", crate::Band::BestEffort);
+    for band in [crate::Band::BestEffort, crate::Band::Critical] {
+        let (mut fixture, [running, waiting]) = awaiting(Span::from_secs(1));
+        let other = fixture.queue("flow", band);
+        fixture.collect();
+        assert_eq!(fixture.granted(), [other], "{band:?}");
+        fixture.settle(running, 1);
+        assert_eq!(fixture.granted(), [waiting]);
+    }
+}
+
+/// In an overload all asks are old. So the time counts from the turn of an ask, not its arrival.
+#[test]
+fn k02_an_ask_waits_for_a_cache_from_its_turn_on() {
+    let (mut fixture, [running, waiting]) = awaiting(Span::from_secs(1));
+    let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+    let other = fixture.gate.offer_prompt(ask, prompt(7, 0, 100), fixture.now);
+    let Verdict::Queued { ticket: other } = other else { panic!("{other:?}") };
+    let second = offer_same(&mut fixture);
     fixture.collect();
-    assert_eq!(fixture.granted(), [waiting], "another band waits");
+    assert_eq!(fixture.granted(), [other], "both places are taken");
+    fixture.pass(Span::from_secs(20));
+    fixture.settle(running, 1);
+    assert_eq!(fixture.granted(), [waiting], "its backend has room");
+    fixture.settle(other, 1);
+    fixture.pass(Span::from_millis(799));
+    assert_eq!(fixture.granted(), [], "the second ask has waited long, but its turn is new");
+    fixture.pass(Span::from_millis(1));
+    assert_eq!(fixture.granted(), [second]);
+}
+
+/// An ask that is not the first of its flow queue does not go to a cold backend before its turn,
+/// though its cache saves less than that of the first one.
+#[test]
+fn k02_only_the_first_ask_of_a_flow_goes_to_a_cold_backend() {
+    let (mut fixture, [_, waiting]) = awaiting(Span::from_secs(1));
+    let ask = Ask { prompt: 1600, ..fixture.ask("flow") };
+    let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 25), fixture.now);
+    assert!(matches!(verdict, Verdict::Queued { .. }), "{verdict:?}");
+    fixture.pass(Span::from_millis(300));
+    offer_same(&mut fixture);
+    fixture.collect();
+    assert_eq!(fixture.granted(), [], "each arrival is a reason to look again");
+    fixture.pass(Span::from_millis(500));
+    assert_eq!(fixture.granted(), [waiting]);
+}
+
+/// What is computed again delays the asks in flight there, so the wait is worth more.
+#[test]
+fn k02_an_ask_waits_longer_where_it_would_delay_others() {
+    let settings = Settings { cache_tokens: 1_000_000, cache_reorder: 4, ..limited_to(4.0) };
+    let settings = Settings { cache_delay: Span::from_secs(10), ..settings };
+    for others in [0, 1, 3] {
+        let backends = [backend(0, &[MODEL.0]), backend(1, &[MODEL.0, 2])];
+        let mut fixture = Fixture::with(settings.clone(), &backends);
+        let other = crate::ModelId(2);
+        for _ in 0..others {
+            let ask = Ask { model: other, ..fixture.ask("flow") };
+            assert!(matches!(fixture.offer(ask), Verdict::Granted { .. }));
+        }
+        // The first backend is filled with asks for one prompt.
+        let mut offer = || {
+            let ask = Ask { prompt: 6400, streamed: false, ..fixture.ask("flow") };
+            fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now)
+        };
+        for _ in 0..4 {
+            let verdict = offer();
+            let is_first = matches!(verdict, Verdict::Granted { backend: BackendId(0), .. });
+            assert!(is_first, "{verdict:?}");
+        }
+        let verdict = offer();
+        assert!(matches!(verdict, Verdict::Queued { .. }), "{verdict:?}");
+        let wake = fixture.gate.next_wake().unwrap();
+        assert_eq!(wake.since(fixture.now), Span::from_millis(800 * (1 + others)));
+    }
 }
 
 /// Without a queue an ask cannot wait, and is not refused for it.

@@ -98,7 +98,7 @@ impl Reference {
         let mut best = first;
         let mut passed = Vec::new();
         for &flow_queue in &within {
-            let line = self.next_asks_of(flow_queue, (64 / within.len()).max(1));
+            let line = self.next_asks_of(flow_queue, (256 / within.len()).max(1));
             let allowed = (0..line.len()).filter(|&at| self.may_pass(&line[..at]));
             for at in allowed.collect::<Vec<_>>() {
                 let is_better = self.most_cached(line[at], bound) > self.most_cached(best, bound);

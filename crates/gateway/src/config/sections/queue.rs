@@ -108,16 +108,17 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              prompts are cached where a place is free, in the order `fifo`. Other flows are not \
              affected. 0: the order inside a flow never gives way.",
         )
-        .default("64"),
+        .default("256"),
         key(
             "cache_delay",
             OBJECTIVE,
             "How long a request may wait for a backend that has its prompt cached and no room, \
-             although another backend has room. It never waits longer than it takes to compute \
-             the prompt again, and only while no other band and no other model waits. 0s: not at \
-             all.",
+             although another backend has room. The time counts from the moment at which it is \
+             the first of its flow. It never waits longer than the time that the cache saves to \
+             it and to the requests in flight there. Other bands and other models do not wait \
+             with it. 0s: not at all.",
         )
-        .default("1s"),
+        .default("3s"),
         key(
             "model_stay",
             OBJECTIVE,

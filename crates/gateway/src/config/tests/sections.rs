@@ -370,9 +370,9 @@ fn k01_the_prefix_index_is_configured() {
     assert_eq!(good("[queue]\ncache_slack = 7").flow.cache_slack, 7);
     assert_eq!(good("").flow.cache_slack, 4);
     assert_eq!(good("[queue]\ncache_reorder = 7").flow.cache_reorder, 7);
-    assert_eq!(good("").flow.cache_reorder, 64);
+    assert_eq!(good("").flow.cache_reorder, 256);
     assert_eq!(good("[queue]\ncache_delay = \"2s\"").flow.cache_delay, Span::from_secs(2));
-    assert_eq!(good("").flow.cache_delay, Span::from_secs(1));
+    assert_eq!(good("").flow.cache_delay, Span::from_secs(3));
     let config = good("[router]\ncache_tokens = 0\ncache_per_tenant = true");
     assert_eq!((config.flow.cache_tokens, config.cache_per_tenant), (0, true));
     let config = good("");
