@@ -225,9 +225,23 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "the wait for a cache does not count the asks that a copy would delay",
         file: "controller/delays.rs",
-        site: "(1.0 + «delayed») * more",
-        instead: "0.0 * delayed",
+        site: "(1.0 + f64::from(«delayed»)) * more",
+        instead: "0 * delayed",
         noticed_by: "slack::k02_an_ask_waits_longer",
+    },
+    Mutant {
+        name: "a critical ask waits for a cache for the sake of others",
+        file: "controller/delays.rs",
+        site: "let delayed = match «band» {",
+        instead: "band.min(Band::Normal)",
+        noticed_by: "slack::k02_an_ask_waits_longer",
+    },
+    Mutant {
+        name: "a fresh ask becomes late while it waits for a cache",
+        file: "controller/delays.rs",
+        site: "(until > now && «!becomes_late»)",
+        instead: "(!becomes_late || becomes_late)",
+        noticed_by: "slack::k02_no_ask_becomes_late",
     },
     Mutant {
         name: "an ask that cannot wait is refused because of a cache",

@@ -68,7 +68,7 @@ mod tests {
     fn kept(times: [u64; 2]) -> u64 {
         let mut start_time = StartTime::default();
         for _ in 0..100 {
-            times.map(|millis| start_time.learn(Span::from_millis(millis)));
+            times.iter().for_each(|&millis| start_time.learn(Span::from_millis(millis)));
         }
         (u64::from(start_time.kept(OBJECTIVE)) << 10) / 1_000_000
     }

@@ -116,9 +116,13 @@ impl Wanted {
         Self { by: arrival, kept: 0, always_fresh: true }
     }
 
-    /// When an ask that still waits can no longer have its first token in time.
+    /// When an ask that still waits can no longer have its first token in time; never without an
+    /// objective.
     pub(crate) fn fresh_until(self) -> Time {
-        self.by.before(Span::from_nanos(u64::from(self.kept) << 10))
+        match self.always_fresh {
+            true => Time::NEVER,
+            false => self.by.before(Span::from_nanos(u64::from(self.kept) << 10)),
+        }
     }
 }
 
@@ -138,8 +142,14 @@ impl AskRecord {
     /// Whether it can no longer make its objective.
     #[inline]
     pub(crate) fn is_late(&self, now: Time) -> bool {
+        self.fresh_until() <= now
+    }
+
+    /// When it can no longer make its objective; never without one.
+    #[inline]
+    pub(crate) fn fresh_until(&self) -> Time {
         let &Self { wanted_by: by, kept, always_fresh, .. } = self;
-        Wanted { by, kept, always_fresh }.fresh_until() <= now && !always_fresh
+        Wanted { by, kept, always_fresh }.fresh_until()
     }
 
     pub(crate) fn prompt(&self) -> u64 {

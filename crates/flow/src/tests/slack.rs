@@ -2,7 +2,7 @@
 //! K03: cached tokens are not charged.
 
 use super::fixture::{Fixture, MODEL, backend, limited_to, prompt};
-use crate::{Ask, BackendId, Settings, Span, Ticket, Usage, Verdict};
+use crate::{Ask, BackendId, Band, Settings, Span, Ticket, Usage, Verdict};
 
 const TOKENS: u64 = 640;
 
@@ -282,7 +282,7 @@ fn k02_an_ask_that_waits_for_a_cache_holds_up_no_other() {
     fixture.collect();
     assert_eq!(fixture.granted(), [other]);
 
-    for band in [crate::Band::BestEffort, crate::Band::Critical] {
+    for band in [Band::BestEffort, Band::Critical] {
         let (mut fixture, [running, waiting]) = awaiting(Span::from_secs(1));
         let other = fixture.queue("flow", band);
         fixture.collect();
@@ -328,12 +328,34 @@ fn k02_only_the_first_ask_of_a_flow_goes_to_a_cold_backend() {
     assert_eq!(fixture.granted(), [waiting]);
 }
 
-/// What is computed again delays the asks in flight there, so the wait is worth more.
+/// An ask that would become late by the wait goes at once. One that is late already waits.
+#[test]
+fn k02_no_ask_becomes_late_while_it_waits_for_a_cache() {
+    for (passed, goes) in [(600, false), (800, true), (1600, false)] {
+        let (mut fixture, [_, waiting]) = awaiting(Span::from_secs(1));
+        let settings = Settings { objectives: [Span::from_secs(2); crate::BANDS], ..with_slack(0) };
+        let delays = Settings { cache_delay: Span::from_secs(1), cache_reorder: 4, ..settings };
+        fixture.gate.configure(delays, fixture.now);
+        let other = fixture.queue("flow", Band::Critical);
+        let second = offer_same(&mut fixture);
+        fixture.gate.cancel(waiting, fixture.now).unwrap();
+        fixture.collect();
+        assert_eq!(fixture.granted(), [other], "both places are taken");
+        fixture.pass(Span::from_millis(passed));
+        fixture.settle(other, 1);
+        let gone: &[Ticket] = if goes { &[second] } else { &[] };
+        assert_eq!(fixture.granted(), gone, "fresh until 1.5 s; it would wait for 0.8 s from now");
+    }
+}
+
+/// What is computed again delays the asks in flight there, so the wait is worth more. A critical
+/// ask waits only for as long as it saves itself.
 #[test]
 fn k02_an_ask_waits_longer_where_it_would_delay_others() {
     let settings = Settings { cache_tokens: 1_000_000, cache_reorder: 4, ..limited_to(4.0) };
     let settings = Settings { cache_delay: Span::from_secs(10), ..settings };
-    for others in [0, 1, 3] {
+    let normal = [0, 1, 3].map(|others| (others, Band::Normal, 1 + others));
+    for (others, band, times) in normal.into_iter().chain([(3, Band::Critical, 1)]) {
         let backends = [backend(0, &[MODEL.0]), backend(1, &[MODEL.0, 2])];
         let mut fixture = Fixture::with(settings.clone(), &backends);
         let other = crate::ModelId(2);
@@ -343,7 +365,7 @@ fn k02_an_ask_waits_longer_where_it_would_delay_others() {
         }
         // The first backend is filled with asks for one prompt.
         let mut offer = || {
-            let ask = Ask { prompt: 6400, streamed: false, ..fixture.ask("flow") };
+            let ask = Ask { prompt: 6400, band, streamed: false, ..fixture.ask("flow") };
             fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now)
         };
         for _ in 0..4 {
@@ -354,7 +376,7 @@ fn k02_an_ask_waits_longer_where_it_would_delay_others() {
         let verdict = offer();
         assert!(matches!(verdict, Verdict::Queued { .. }), "{verdict:?}");
         let wake = fixture.gate.next_wake().unwrap();
-        assert_eq!(wake.since(fixture.now), Span::from_millis(800 * (1 + others)));
+        assert_eq!(wake.since(fixture.now), Span::from_millis(800 * times));
     }
 }
 
