@@ -200,8 +200,8 @@ impl Controller {
     /// Before a grant: notes an ask that did not wait and finds spare room. If many do, an overload
     /// has ended.
     fn note_spare_room(&mut self, at: u32, backend: u32) {
-        let waited = self.flow_queues[at].active;
-        if !waited && self.supply.has_spare_room(backend, self.settings.bounds.to_bypass()) {
+        let (waited, room) = (self.flow_queues[at].active, self.settings.bounds.to_bypass());
+        if !waited && self.supply.has_spare_room(backend, room) {
             self.fair_queue_of(at).overload.granted_at_once();
         }
     }

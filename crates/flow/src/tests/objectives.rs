@@ -378,7 +378,8 @@ fn stands_after(gap_secs: u64, grants: usize) -> bool {
     stands_after_beside(0, gap_secs, grants)
 }
 
-/// The same where `busy` of 20 places are taken in the gap; with 0 there is one place, and it is free.
+/// The same where `busy` of 20 places are taken in the gap. With 0 there is one place, and it is
+/// free.
 fn stands_after_beside(busy: usize, gap_secs: u64, grants: usize) -> bool {
     let others = if busy > 0 { 19 } else { 0 };
     let settings = Settings { bounds: limited_to(1.0 + others as f64).bounds, ..two_seconds() };

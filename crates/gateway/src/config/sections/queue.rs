@@ -180,9 +180,10 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             duration(MILLI, DAY),
             "An overload lasts if requests of a band have waited for this long without a long \
              pause. A pause is long if it takes more than a sixth of this time, or if it takes \
-             more than a thirty-sixth and at least 16 requests were sent in it without waiting to a \
-             backend that was at most three quarters full. While the overload lasts, late requests \
-             get 503, so that the others are served in time. In a shorter overload late requests wait and are served later.",
+             more than a thirty-sixth and at least 16 requests were sent in it without waiting to \
+             a backend that was at most three quarters full. While the overload lasts, late \
+             requests get 503, so that the others are served in time. In a shorter overload late \
+             requests wait and are served later.",
         )
         .default("3m"),
         key(
