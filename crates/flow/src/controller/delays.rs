@@ -13,24 +13,37 @@ use crate::route::PREFILL_RATE_UNKNOWN;
 use crate::settings::{Admission, Room};
 use crate::time::{Span, Time};
 
+/// The ask that may wait.
+#[derive(Clone, Copy, Debug)]
+struct CacheWait {
+    band: Band,
+    arrival: Time,
+    /// Since when it has been the first of its flow queue.
+    turn: Time,
+}
+
 // === impl Controller ===
 
 impl Controller {
-    /// Until when a waiting ask does not go, because a backend without room has its prompt.
+    /// Until when a waiting ask does not go, because a backend without room has its prompt. An ask
+    /// that would become late or expire by this wait goes at once, and so does one that is not
+    /// served anyway. If it is late already, it loses nothing.
     pub(super) fn delay_of(&self, slot: u32, now: Time) -> Option<Time> {
-        let FlowQueue { flow, pool, band, .. } = self.flow_queues[self.asks[slot].flow_queue];
-        let room = self.settings.bounds.to_dequeue();
-        let first_since = self.prompts.get(slot as usize).and_then(|kept| kept.first_since);
-        let since = first_since.unwrap_or(now);
-        let is_over = since.after(self.settings.cache_delay) <= now;
-        if is_over || self.asks[slot].deadline <= now || self.flows[flow].limited {
+        let ask = &self.asks[slot];
+        let FlowQueue { flow, pool, band, .. } = self.flow_queues[ask.flow_queue];
+        let overload = &self.fair_queues[pool as usize][band.index()].overload;
+        let is_late = ask.is_late(now);
+        let is_evicted = is_late && overload.lasts(self.settings.overload_after, now);
+        if is_evicted || self.flows[flow].limited {
             return None;
         }
-        let until = self.cache_awaited((pool, band), room, &self.route_input_of(slot), since)?;
-        // It must not become late by this wait. If it is late already, it loses nothing.
-        let fresh_until = self.asks[slot].fresh_until();
-        let becomes_late = now < fresh_until && fresh_until <= until;
-        (until > now && !becomes_late).then_some(until)
+        let kept = self.prompts.get(slot as usize);
+        let turn = kept.and_then(|kept| kept.first_since).unwrap_or(now);
+        let wait = CacheWait { band, arrival: ask.arrival, turn };
+        let room = self.settings.bounds.to_dequeue();
+        let until = self.cache_awaited(pool, room, &self.route_input_of(slot), wait)?;
+        let most = if is_late { ask.deadline } else { ask.fresh_until().min(ask.deadline) };
+        (now < until && until < most).then_some(until)
     }
 
     /// An ask is the first of its flow queue: from now on it waits for a cache no longer than
@@ -54,48 +67,61 @@ impl Controller {
             return false;
         }
         let input = RouteInput::of(checked.ask, checked.blocks);
-        let until =
-            self.cache_awaited((checked.key.pool, checked.key.band), room, &input, self.clock);
-        let most = checked.deadline.min(checked.wanted.fresh_until());
-        until.is_some_and(|until| until > self.clock && until < most)
+        let now = self.clock;
+        let wait = CacheWait { band: checked.key.band, arrival: now, turn: now };
+        let until = self.cache_awaited(checked.key.pool, room, &input, wait);
+        let most = checked.deadline.min(self.wanted(checked, now).fresh_until());
+        until.is_some_and(|until| now < until && until < most)
     }
 
-    /// Until when it is worth waiting for a backend without room, from a moment on: for as long as
-    /// it takes to compute what no backend with room has, for the ask and for those it would delay.
-    /// A critical ask waits only for its own sake.
+    /// Until when it is worth waiting for a backend without room: for as long as it takes to
+    /// compute what no backend with room has.
+    ///
+    /// This delays the asks in flight at that backend, too, and a copy of the prompt takes their
+    /// memory. So the wait counts for all of them, from the turn of the ask on. A critical ask
+    /// waits only for its own sake. But a backend that has just come must not stay empty: while one
+    /// has half as many asks in flight as a backend without room, the wait counts from the arrival
+    /// on, and for the ask alone.
     fn cache_awaited(
         &self,
-        (pool, band): (u32, Band),
+        pool: u32,
         room: Room,
         input: &RouteInput<'_>,
-        since: Time,
+        wait: CacheWait,
     ) -> Option<Time> {
         if self.settings.cache_delay == Span::ZERO || input.blocks.is_empty() {
             return None;
         }
-        let members = &self.supply.pools[pool as usize].members;
+        let backends = &self.supply.backends;
         let cached = |at: u32| {
-            let held = self.supply.backends[at as usize].prefixes.held_of(input.blocks.hashes());
+            let held = backends[at as usize].prefixes.held_of(input.blocks.hashes());
             input.blocks.tokens_of(held, input.tokens)
         };
-        let (free, full): (Vec<u32>, Vec<u32>) =
-            members.iter().partition(|&&at| self.supply.has_room(at, room));
-        let in_flight = |&at: &u32| self.supply.backends[at as usize].in_flight_total();
-        let delayed = match band {
-            Band::Critical => 0,
-            _ => free.iter().map(in_flight).min().unwrap_or(0),
+        let members = &self.supply.pools[pool as usize].members;
+        let (mut here, mut delayed, mut fullest) = (0, u32::MAX, 0);
+        for &at in members {
+            let in_flight = backends[at as usize].in_flight_total();
+            if self.supply.has_room(at, room) {
+                here = here.max(cached(at));
+                delayed = delayed.min(in_flight);
+            } else if backends[at as usize].ready {
+                fullest = fullest.max(in_flight);
+            }
+        }
+        let (since, delayed) = match wait.band {
+            _ if delayed.saturating_mul(2) <= fullest => (wait.arrival, 0),
+            Band::Critical => (wait.turn, 0),
+            _ => (wait.turn, delayed),
         };
-        let here = free.into_iter().map(cached).max().unwrap_or(0);
-        let saves = |at: u32| {
-            let rate = self.supply.backends[at as usize].prefill_rate.per_second();
+        let saves = |&at: &u32| {
+            let rate = backends[at as usize].prefill_rate.per_second();
             let more = cached(at).saturating_sub(here) as f64;
-            Span::from_secs_f64(
-                (1.0 + f64::from(delayed)) * more / rate.unwrap_or(PREFILL_RATE_UNKNOWN),
-            )
+            let seconds = more / rate.unwrap_or(PREFILL_RATE_UNKNOWN);
+            Span::from_secs_f64((1.0 + f64::from(delayed)) * seconds)
         };
-        let ready = full.into_iter().filter(|&at| self.supply.backends[at as usize].ready);
-        let most = ready.map(saves).max()?.min(self.settings.cache_delay);
-        Some(since.after(most))
+        let is_full = |&&at: &&u32| backends[at as usize].ready && !self.supply.has_room(at, room);
+        let most = members.iter().filter(is_full).map(saves).max()?;
+        Some(since.after(most.min(self.settings.cache_delay)))
     }
 
     /// Notes that asks which wait may go at this moment, though nothing else happens.

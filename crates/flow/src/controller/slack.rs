@@ -16,6 +16,9 @@ use crate::weight::Weight;
 const COMPARED_MAX: usize = 64;
 /// The most asks that are compared for one grant, in equal parts from the flow queues.
 const LOOK_MAX: usize = 256;
+/// Each ask is compared with the cache of each backend. In a large pool fewer asks are compared, so
+/// that a grant stays short.
+const LOOKUPS_MAX: usize = 4096;
 
 /// The ask that goes.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +70,9 @@ impl Controller {
         let cached = delay.is_none().then(|| self.cached_at_free_place(turn, slot));
         let mut best = Best { next, cached, passes: Vec::new() };
         let within = self.within_slack(turn, self.settings.cache_slack);
-        let count = (LOOK_MAX / within.len().max(1)).max(1);
+        let pool = self.flow_queues[turn].pool as usize;
+        let look = LOOK_MAX.min(LOOKUPS_MAX / self.supply.pools[pool].members.len().max(1));
+        let count = (look / within.len().max(1)).max(1);
         for flow_queue in within {
             self.look_for_cached(flow_queue, count, now, &mut best);
         }
@@ -126,9 +131,16 @@ impl Controller {
             let kept = self.prompts.get(slot as usize);
             passed_most = passed_most.max(kept.map_or(0, |kept| kept.passed));
             let cached = Some(self.cached_at_free_place(flow_queue, slot));
-            if cached > best.cached && self.delay_of(slot, now).is_none() {
-                let next = NextAsk { flow_queue, slot, overtaken: None };
-                *best = Best { next, cached, passes: line[..at].to_vec() };
+            if cached <= best.cached {
+                continue;
+            }
+            match self.delay_of(slot, now) {
+                Some(until) if at == 0 => self.look_again_at(until),
+                Some(_) => {}
+                None => {
+                    let next = NextAsk { flow_queue, slot, overtaken: None };
+                    *best = Best { next, cached, passes: line[..at].to_vec() };
+                }
             }
         }
     }

@@ -292,59 +292,99 @@ fn k02_an_ask_that_waits_for_a_cache_holds_up_no_other() {
     }
 }
 
-/// In an overload all asks are old. So the time counts from the turn of an ask, not its arrival.
+/// Two backends with four places each. The first is full of asks with a prompt of 6400 tokens, which
+/// takes 0.8 s. The second runs these asks of another model.
+fn crowded(settings: Settings, others: usize) -> (Fixture, Vec<Ticket>) {
+    let settings = Settings { cache_tokens: 1_000_000, cache_reorder: 4, ..settings };
+    let backends = [backend(0, &[MODEL.0]), backend(1, &[MODEL.0, 2])];
+    let mut fixture = Fixture::with(settings, &backends);
+    let granted = |verdict| match verdict {
+        Verdict::Granted { ticket, backend } => (ticket, backend),
+        other => panic!("{other:?}"),
+    };
+    let running = (0..others).map(|_| {
+        let ask = Ask { model: crate::ModelId(2), ..fixture.ask("flow") };
+        granted(fixture.offer(ask)).0
+    });
+    let running = running.collect();
+    for _ in 0..4 {
+        let ask = Ask { prompt: 6400, streamed: false, ..fixture.ask("flow") };
+        let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now);
+        assert_eq!(granted(verdict).1, BackendId(0));
+    }
+    (fixture, running)
+}
+
+fn delays(secs: u64) -> Settings {
+    Settings { cache_delay: Span::from_secs(secs), ..limited_to(4.0) }
+}
+
+/// In an overload all asks are old. So at nearly full backends the time counts from the turn of an
+/// ask, not its arrival.
 #[test]
 fn k02_an_ask_waits_for_a_cache_from_its_turn_on() {
-    let (mut fixture, [running, waiting]) = awaiting(Span::from_secs(1));
-    let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
-    let other = fixture.gate.offer_prompt(ask, prompt(7, 0, 100), fixture.now);
-    let Verdict::Queued { ticket: other } = other else { panic!("{other:?}") };
-    let second = offer_same(&mut fixture);
-    fixture.collect();
-    assert_eq!(fixture.granted(), [other], "both places are taken");
+    let (mut fixture, running) = crowded(delays(10), 4);
+    let waiting = offer_same(&mut fixture);
     fixture.pass(Span::from_secs(20));
-    fixture.settle(running, 1);
-    assert_eq!(fixture.granted(), [waiting], "its backend has room");
-    fixture.settle(other, 1);
-    fixture.pass(Span::from_millis(799));
-    assert_eq!(fixture.granted(), [], "the second ask has waited long, but its turn is new");
+    fixture.settle(running[0], 1);
+    fixture.pass(Span::from_millis(3199));
+    assert_eq!(fixture.granted(), [], "0.8 s for itself, and for three others");
     fixture.pass(Span::from_millis(1));
-    assert_eq!(fixture.granted(), [second]);
+    assert_eq!(fixture.granted(), [waiting]);
+}
+
+/// A backend that has just come must not stay empty.
+#[test]
+fn k02_an_old_ask_goes_to_an_emptier_backend() {
+    let (mut fixture, running) = crowded(delays(10), 4);
+    let waiting = offer_same(&mut fixture);
+    fixture.pass(Span::from_secs(20));
+    fixture.settle(running[0], 1);
+    assert_eq!(fixture.granted(), [], "three of four places are taken");
+    fixture.settle(running[1], 1);
+    assert_eq!(fixture.granted(), [waiting], "two");
 }
 
 /// An ask that is not the first of its flow queue does not go to a cold backend before its turn,
 /// though its cache saves less than that of the first one.
 #[test]
 fn k02_only_the_first_ask_of_a_flow_goes_to_a_cold_backend() {
-    let (mut fixture, [_, waiting]) = awaiting(Span::from_secs(1));
+    let (mut fixture, _) = crowded(delays(10), 3);
+    let waiting = offer_same(&mut fixture);
     let ask = Ask { prompt: 1600, ..fixture.ask("flow") };
     let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 25), fixture.now);
     assert!(matches!(verdict, Verdict::Queued { .. }), "{verdict:?}");
-    fixture.pass(Span::from_millis(300));
+    fixture.pass(Span::from_millis(3000));
     offer_same(&mut fixture);
     fixture.collect();
     assert_eq!(fixture.granted(), [], "each arrival is a reason to look again");
-    fixture.pass(Span::from_millis(500));
+    fixture.pass(Span::from_millis(200));
     assert_eq!(fixture.granted(), [waiting]);
 }
 
-/// An ask that would become late by the wait goes at once. One that is late already waits.
+/// An ask that would become late or expire by the wait goes at once. One that is late already waits.
 #[test]
 fn k02_no_ask_becomes_late_while_it_waits_for_a_cache() {
-    for (passed, goes) in [(600, false), (800, true), (1600, false)] {
-        let (mut fixture, [_, waiting]) = awaiting(Span::from_secs(1));
-        let settings = Settings { objectives: [Span::from_secs(2); crate::BANDS], ..with_slack(0) };
-        let delays = Settings { cache_delay: Span::from_secs(1), cache_reorder: 4, ..settings };
-        fixture.gate.configure(delays, fixture.now);
-        let other = fixture.queue("flow", Band::Critical);
-        let second = offer_same(&mut fixture);
-        fixture.gate.cancel(waiting, fixture.now).unwrap();
-        fixture.collect();
-        assert_eq!(fixture.granted(), [other], "both places are taken");
+    let objective = Settings { objectives: [Span::from_secs(2); crate::BANDS], ..delays(1) };
+    let mut short = delays(1);
+    short.default_class.ttl = Span::from_millis(1500);
+    for (settings, passed, goes) in [
+        (&objective, 400, false),
+        (&objective, 600, true),
+        (&objective, 1600, false),
+        (&short, 400, false),
+        (&short, 600, true),
+    ] {
+        let (mut fixture, running) = crowded(settings.clone(), 4);
+        let waiting = offer_same(&mut fixture);
         fixture.pass(Span::from_millis(passed));
-        fixture.settle(other, 1);
-        let gone: &[Ticket] = if goes { &[second] } else { &[] };
-        assert_eq!(fixture.granted(), gone, "fresh until 1.5 s; it would wait for 0.8 s from now");
+        fixture.settle(running[0], 1);
+        let gone: &[Ticket] = if goes { &[waiting] } else { &[] };
+        assert_eq!(
+            fixture.granted(),
+            gone,
+            "it has 1.5 s, and would wait for 1 s from {passed} ms"
+        );
     }
 }
 
@@ -352,32 +392,32 @@ fn k02_no_ask_becomes_late_while_it_waits_for_a_cache() {
 /// ask waits only for as long as it saves itself.
 #[test]
 fn k02_an_ask_waits_longer_where_it_would_delay_others() {
-    let settings = Settings { cache_tokens: 1_000_000, cache_reorder: 4, ..limited_to(4.0) };
-    let settings = Settings { cache_delay: Span::from_secs(10), ..settings };
-    let normal = [0, 1, 3].map(|others| (others, Band::Normal, 1 + others));
-    for (others, band, times) in normal.into_iter().chain([(3, Band::Critical, 1)]) {
-        let backends = [backend(0, &[MODEL.0]), backend(1, &[MODEL.0, 2])];
-        let mut fixture = Fixture::with(settings.clone(), &backends);
-        let other = crate::ModelId(2);
-        for _ in 0..others {
-            let ask = Ask { model: other, ..fixture.ask("flow") };
-            assert!(matches!(fixture.offer(ask), Verdict::Granted { .. }));
-        }
-        // The first backend is filled with asks for one prompt.
-        let mut offer = || {
-            let ask = Ask { prompt: 6400, band, streamed: false, ..fixture.ask("flow") };
-            fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now)
-        };
-        for _ in 0..4 {
-            let verdict = offer();
-            let is_first = matches!(verdict, Verdict::Granted { backend: BackendId(0), .. });
-            assert!(is_first, "{verdict:?}");
-        }
-        let verdict = offer();
+    for (others, band, times) in
+        [(0, Band::Normal, 1), (2, Band::Normal, 1), (3, Band::Normal, 4), (3, Band::Critical, 1)]
+    {
+        let (mut fixture, _) = crowded(delays(10), others);
+        let ask = Ask { prompt: 6400, band, ..fixture.ask("flow") };
+        let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now);
         assert!(matches!(verdict, Verdict::Queued { .. }), "{verdict:?}");
         let wake = fixture.gate.next_wake().unwrap();
-        assert_eq!(wake.since(fixture.now), Span::from_millis(800 * times));
+        assert_eq!(wake.since(fixture.now), Span::from_millis(800 * times), "{others} {band:?}");
     }
+}
+
+/// Of two flows the ask goes whose wait ends first.
+#[test]
+fn k02_the_wait_of_every_flow_ends_in_time() {
+    let settings = Settings { cache_slack: 4, ..delays(10) };
+    let (mut fixture, _) = crowded(settings, 3);
+    offer_same(&mut fixture);
+    let ask = Ask { prompt: 1600, ..fixture.ask("another flow") };
+    let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 25), fixture.now);
+    let Verdict::Queued { ticket } = verdict else { panic!("{verdict:?}") };
+    fixture.collect();
+    let wake = fixture.gate.next_wake().unwrap();
+    assert_eq!(wake.since(fixture.now), Span::from_millis(800), "a quarter of 3.2 s");
+    fixture.pass(Span::from_millis(800));
+    assert_eq!(fixture.granted(), [ticket]);
 }
 
 /// Without a queue an ask cannot wait, and is not refused for it.
