@@ -292,8 +292,8 @@ fn k02_an_ask_that_waits_for_a_cache_holds_up_no_other() {
     }
 }
 
-/// Two backends with four places each. The first is full of asks with a prompt of 6400 tokens, which
-/// takes 0.8 s. The second runs these asks of another model.
+/// Two backends with four places each. The first is full of asks with a prompt of 6400 tokens,
+/// which takes 0.8 s. The second runs these asks of another model.
 fn crowded(settings: Settings, others: usize) -> (Fixture, Vec<Ticket>) {
     let settings = Settings { cache_tokens: 1_000_000, cache_reorder: 4, ..settings };
     let backends = [backend(0, &[MODEL.0]), backend(1, &[MODEL.0, 2])];
@@ -362,7 +362,8 @@ fn k02_only_the_first_ask_of_a_flow_goes_to_a_cold_backend() {
     assert_eq!(fixture.granted(), [waiting]);
 }
 
-/// An ask that would become late or expire by the wait goes at once. One that is late already waits.
+/// An ask that would become late or expire by the wait goes at once. One that is late already
+/// waits.
 #[test]
 fn k02_no_ask_becomes_late_while_it_waits_for_a_cache() {
     let objective = Settings { objectives: [Span::from_secs(2); crate::BANDS], ..delays(1) };
