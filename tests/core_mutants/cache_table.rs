@@ -239,8 +239,8 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "a fresh ask becomes late while it waits for a cache",
         file: "controller/delays.rs",
-        site: "(now < until && «until < most»)",
-        instead: "(until < most || until >= most)",
+        site: "Some(until.min(«half_way(turn, ends)»))",
+        instead: "Time::NEVER",
         noticed_by: "slack::k02_no_ask_becomes_late",
     },
     Mutant {

@@ -1,7 +1,6 @@
 //! The bounds of `auto`, counted in asks.
 
 use super::{AutoBound, AutoState, Tally};
-use crate::settings::SPARE;
 
 // === impl AutoState ===
 
@@ -26,9 +25,9 @@ impl AutoState {
         Some(full.max(1.0)).filter(|full| full.is_finite())
     }
 
-    /// Whether the backend is filled to no more than [`SPARE`]; an unknown bound leaves room.
-    pub(crate) fn has_spare_room(&self) -> bool {
-        self.full_at().is_none_or(|full| f64::from(self.tally.in_flight) <= SPARE * full)
+    /// Whether the backend is filled to no more than this share; an unknown bound leaves room.
+    pub(crate) fn is_filled_to(&self, share: f64) -> bool {
+        self.full_at().is_none_or(|full| f64::from(self.tally.in_flight) <= share * full)
     }
 
     /// The places of the backend, if the metrics of its engine have shown them: the asks of the

@@ -25,9 +25,9 @@ struct CacheWait {
 // === impl Controller ===
 
 impl Controller {
-    /// Until when a waiting ask does not go, because a backend without room has its prompt. An ask
-    /// that would become late or expire by this wait goes at once, and so does one that is not
-    /// served anyway. If it is late already, it loses nothing.
+    /// Until when a waiting ask does not go, because a backend without room has its prompt. The
+    /// wait takes no more than half of the time until the ask would become late, or expire if it is
+    /// late already. One that is not served anyway does not wait.
     pub(super) fn delay_of(&self, slot: u32, now: Time) -> Option<Time> {
         let ask = &self.asks[slot];
         let FlowQueue { flow, pool, band, .. } = self.flow_queues[ask.flow_queue];
@@ -42,8 +42,8 @@ impl Controller {
         let wait = CacheWait { band, arrival: ask.arrival, turn };
         let room = self.settings.bounds.to_dequeue();
         let until = self.cache_awaited(pool, room, &self.route_input_of(slot), wait)?;
-        let most = if is_late { ask.deadline } else { ask.fresh_until().min(ask.deadline) };
-        (now < until && until < most).then_some(until)
+        let ends = if is_late { ask.deadline } else { ask.fresh_until().min(ask.deadline) };
+        Some(until.min(half_way(turn, ends))).filter(|&until| now < until)
     }
 
     /// An ask is the first of its flow queue: from now on it waits for a cache no longer than
@@ -70,8 +70,8 @@ impl Controller {
         let now = self.clock;
         let wait = CacheWait { band: checked.key.band, arrival: now, turn: now };
         let until = self.cache_awaited(checked.key.pool, room, &input, wait);
-        let most = checked.deadline.min(self.wanted(checked, now).fresh_until());
-        until.is_some_and(|until| now < until && until < most)
+        let ends = checked.deadline.min(self.wanted(checked, now).fresh_until());
+        until.is_some_and(|until| now < until.min(half_way(now, ends)))
     }
 
     /// Until when it is worth waiting for a backend without room: for as long as it takes to
@@ -128,4 +128,9 @@ impl Controller {
     pub(super) fn look_again_at(&mut self, at: Time) {
         self.look_again = Some(self.look_again.map_or(at, |known| known.min(at)));
     }
+}
+
+/// The middle between two moments; the first one if they are the other way round.
+fn half_way(from: Time, to: Time) -> Time {
+    from.after(Span::from_nanos(to.since(from).nanos() / 2))
 }

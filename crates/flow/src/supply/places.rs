@@ -36,7 +36,7 @@ impl Supply {
             Room::Below(bound) => {
                 backend.stock.saturating_mul(Hysteresis::ONE) as f64 <= SPARE * bound as f64
             }
-            Room::Open => backend.auto.has_spare_room(),
+            Room::Open => backend.auto.is_filled_to(SPARE),
         }
     }
 
