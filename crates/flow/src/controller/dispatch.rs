@@ -141,7 +141,9 @@ impl Controller {
         let has_room = |backend| self.supply.has_room(backend, room);
         let free = self.free_places(pool, room);
         let fair_queues = &self.fair_queues[pool as usize];
-        (0..BANDS).rev().filter(|&band| !held.contains(&(pool, band))).find_map(|band| {
+        let takes_part =
+            |&band: &usize| !fair_queues[band].is_idle() && !held.contains(&(pool, band));
+        (0..BANDS).rev().filter(takes_part).find_map(|band| {
             let reach = self.reach(pool, band, free)?;
             fair_queues[band].first(reach, has_room)
         })

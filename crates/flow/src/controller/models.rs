@@ -44,9 +44,12 @@ impl Controller {
 
     /// Whether the turn of a flow queue gives way, so that backends stay with their models.
     pub(super) fn turn_of(&mut self, turn: u32, slot: u32, now: Time) -> Turn {
-        let usable = self.usable_by(turn);
-        let goes = |at: &u32| self.has_model(*at, slot) || !self.stays(*at);
-        if usable.is_empty() || usable.iter().any(goes) || self.asks[slot].deadline <= now {
+        let goes = |at| self.has_model(at, slot) || !self.stays(at);
+        if self.usable_by(turn).any(goes) || self.asks[slot].deadline <= now {
+            return Turn::Goes;
+        }
+        let usable: Vec<u32> = self.usable_by(turn).collect();
+        if usable.is_empty() {
             return Turn::Goes;
         }
         let within = self.within_slack(turn, self.settings.model_slack);
@@ -69,21 +72,21 @@ impl Controller {
     /// The first of the next asks of a flow queue whose model is loaded where there is room.
     fn loaded_ask_of(&mut self, flow_queue: u32, count: usize, now: Time) -> Option<u32> {
         let first = self.first_ask_of(flow_queue, now)?;
-        let usable = self.usable_by(flow_queue);
+        let usable: Vec<u32> = self.usable_by(flow_queue).collect();
         let line = self.flow_queues[flow_queue].ordered.next_in_turn(count, now, &self.asks);
         let mut line = std::iter::once(first).chain(line);
         line.find(|&slot| usable.iter().any(|&at| self.has_model(at, slot)))
     }
 
     /// The backends with room that may take the asks of a flow queue.
-    fn usable_by(&self, flow_queue: u32) -> Vec<u32> {
+    fn usable_by(&self, flow_queue: u32) -> impl Iterator<Item = u32> {
         let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
         let room = self.settings.bounds.to_dequeue();
         let limited = self.flows[flow].limited;
-        let usable = |&at: &u32| {
+        let usable = move |&at: &u32| {
             self.supply.has_room(at, room) && (!limited || self.flows.may_use(flow, at))
         };
-        self.supply.pools[pool as usize].members.iter().copied().filter(usable).collect()
+        self.supply.pools[pool as usize].members.iter().copied().filter(usable)
     }
 
     /// Whether a backend has loaded the model of an ask.

@@ -113,6 +113,9 @@ impl Controller {
     /// Finds out whether a flow queue holds more than its share. A flow that is limited per backend
     /// never counts so: its limit keeps places free.
     pub(super) fn weigh(&mut self, at: u32) {
+        if !self.is_reserving() && !self.flow_queues[at].over_share {
+            return;
+        }
         let FlowQueue { flow, pool, band, weight, in_flight, over_share, active, .. } =
             self.flow_queues[at];
         let reserve = &self.reserves[pool as usize];
