@@ -154,7 +154,15 @@ fn x01_a_backend_that_refuses_its_list_gets_no_requests() {
     assert!(state.take_update(at(1)).is_none());
     state.set_model_list(A, list(&["m"]));
     assert_eq!(ready(&state.take_update(at(2)).unwrap()), [1]);
-    state.set_model_list(A, refused());
+    // A proxy may refuse a request while it restarts.
+    for refusals in [2, 1, 2] {
+        (0..refusals).for_each(|_| state.set_model_list(A, refused()));
+        assert!(state.take_update(at(3)).is_none(), "a known list is kept");
+        assert!(state.backends[&A].needs_list(), "and fetched again soon");
+        state.set_model_list(A, list(&["m"]));
+        assert!(!state.backends[&A].needs_list());
+    }
+    (0..3).for_each(|_| state.set_model_list(A, refused()));
     assert_eq!(ready(&state.take_update(at(3)).unwrap()), [0; 0], "it has refused it since");
     let reason = state.statuses(at(3))[0].reason.clone().unwrap();
     assert_eq!(reason, "its model list is unknown: /v1/models answered 403 Forbidden");
