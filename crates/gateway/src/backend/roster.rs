@@ -42,7 +42,7 @@ pub(crate) enum Lookup {
     /// A backend lists it, or serves any name.
     Known(ModelId),
     /// No backend lists it, but the configuration names it, or the pool had it before it lost its
-    /// backends: wait until a backend serves it.
+    /// backends and may get it back: wait until a backend serves it.
     Configured(ModelId),
     /// Not listed, but the list of a backend is still unknown, or the pool has no backend: wait,
     /// then look it up again.
