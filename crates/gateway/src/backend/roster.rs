@@ -123,6 +123,11 @@ impl Roster {
         self.ready.iter().filter(serves).map(|&(id, _)| id)
     }
 
+    /// The models, and subsets of their backends, that a ready backend serves.
+    pub(crate) fn served(&self) -> BTreeSet<ModelId> {
+        self.ready.iter().flat_map(|(_, models)| models).copied().collect()
+    }
+
     pub(crate) fn endpoint(&self, backend: BackendId) -> Option<&Arc<Endpoint>> {
         self.backends.get(&backend)
     }

@@ -108,6 +108,34 @@ fn m03_refusals_of_a_flood_alone_are_a_warning_after_their_cause() {
     assert!(!page.findings[0].text.contains("loud"), "others are refused as well");
 }
 
+#[test]
+fn m03_requests_of_other_flows_without_a_backend_hide_no_flood() {
+    let (mut situation, _) = flooded(0, 0);
+    let other = FlowState {
+        name: "other".into(),
+        queue_depth: 100,
+        unserved: 100,
+        queue_share: 0.714,
+        ..FlowState::default()
+    };
+    situation.flows.insert(0, other);
+    (situation.flows[1].queue_share, situation.flows[2].queue_share) = (0.271, 0.014);
+    (situation.queue.depth, situation.queue.unserved) = (140, 100);
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.subject.as_deref()), ("flow_floods", Some("loud")));
+    let text = "loud floods the queue: 38 of 40 waiting requests that a backend can serve (95 %), \
+                and its weight gives it 50 %";
+    assert_eq!(finding.text, text);
+    // They are in one flow with those that a backend can serve.
+    situation.flows.truncate(1);
+    situation.flows[0].queue_depth = 140;
+    situation.queue.oldest_seconds = Some(5.0);
+    let finding = only(&situation);
+    assert_eq!(finding.id, "one_flow");
+    let text = "all 40 waiting requests that a backend can serve are in one flow (other)";
+    assert!(finding.text.starts_with(text), "{}", finding.text);
+}
+
 fn closed() -> GateCondition {
     let state = "closed: 90 % full, opens below 80 %".into();
     GateCondition { value: Some(0.1), threshold: 0.2, state, ..GateCondition::default() }
