@@ -166,6 +166,35 @@ fn m03_a_gate_that_holds_batches_back_for_other_requests_is_a_note() {
     assert_eq!(only(&situation).level, Level::Warning, "all of them are its own");
 }
 
+/// The overload closes the gate, so it is the cause; who asks about batches reads of the gate.
+#[test]
+fn m03_the_sentence_names_a_closed_gate_beside_an_overload() {
+    let (overload, _) = flooded(0, 0);
+    let beside = |gate: GateCondition| {
+        let Situation { gates, batch_queues, .. } = behind_gate(gate);
+        let mut situation = Situation { gates, batch_queues, ..overload.clone() };
+        situation.queue.in_flight = 8;
+        situation
+    };
+    let page = after(6, &beside(closed()));
+    assert!(page.sentence.starts_with("loud floods the queue"), "{}", page.sentence);
+    let remark = "; 40 batch requests wait (the gate load is closed); ";
+    assert!(page.sentence.contains(remark), "{}", page.sentence);
+    let page = after(6, &beside(GateCondition { open: true, left: 3, ..closed() }));
+    assert!(page.sentence.contains("; 40 batch requests wait."), "{}", page.sentence);
+    // Requests of others use the backends, and none waits.
+    let mut busy = behind_gate(closed());
+    busy.queue.in_flight = 8;
+    let page = after(6, &busy);
+    let well = "All is well: 2 of 2 backends are ready, no request waits; 40 batch requests wait \
+                (the gate load is closed); 1 note.";
+    assert_eq!(page.sentence, well);
+    // A gate that cannot be read is worse than the overload.
+    let page = after(6, &beside(GateCondition { stale: true, ..closed() }));
+    let told = "The gate load cannot be read, so 40 batch requests wait";
+    assert!(page.sentence.starts_with(told), "{}", page.sentence);
+}
+
 #[test]
 fn m03_a_gate_that_has_opened_shows_no_old_figures() {
     let mut trends = Trends::default();
