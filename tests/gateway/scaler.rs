@@ -151,8 +151,8 @@ fn o06_a_trigger_that_names_a_model_is_answered_while_its_pool_is_at_zero() {
     {
         assert_eq!(told(&gateway, "active", &[model]), active, "{model}");
         assert_eq!(queue(model), format!("s0-queue {count}"));
-        assert_eq!(wanted(model), format!("s0-backendsWanted {count}"));
     }
+    assert_eq!(wanted("model=m"), "s0-backendsWanted 1 1.0");
     api.put("pods", pod("pod-0", backend.address()));
     assert_eq!(call.finish().status, 200);
     gateway.await_idle();

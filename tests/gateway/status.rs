@@ -142,12 +142,22 @@ fn m03_a_flooding_tenant_is_named() {
     let (backend, keys) = (Backend::held(), Keys::new());
     let (loud, quiet) = (keys.tenant("loud", "a"), keys.tenant("quiet", "b"));
     let admin = keys.make(&["--admin", "read", "--name", "operator"]);
-    let tenants = "[[tenants]]\nname = \"loud\"\n[[tenants]]\nname = \"quiet\"\n";
-    let sections = format!("{ONE}{}[queue]\nflow_by = [\"tenant\"]\n{tenants}", keys.section());
+    let early = keys.tenant("early", "c");
+    let tenants = ["loud", "quiet", "early"].map(|name| format!("[[tenants]]\nname = {name:?}\n"));
+    let others = "[queue]\nflow_by = [\"tenant\"]\n[[models]]\nname = \"unserved\"\n";
+    let sections = format!("{ONE}{}{others}{}", keys.section(), tenants.concat());
     let gateway = Gateway::launch(&config(&sections, &[("one", backend.address())]));
     let flood: Vec<_> = (0..20).map(|_| gateway.send(&chat("m").key(&loud))).collect();
     let other = gateway.send(&chat("m").key(&quiet));
     named(&gateway, ("flow_floods", "loud"), &admin);
+    // Requests that no backend can serve hide nothing.
+    let unserved: Vec<_> = (0..40).map(|_| gateway.send(&chat("unserved").key(&early))).collect();
+    eventually("named beside them", || {
+        let found = named(&gateway, ("flow_floods", "loud"), &admin);
+        let counted = "waiting requests that a backend can serve (";
+        if found["text"].to_string().contains(counted) { Ok(()) } else { Err(found.to_string()) }
+    });
+    drop(unserved);
     assert_eq!(gateway.ask(&HttpRequest::get("/status").key(&loud)).status, 403);
     assert_eq!(gateway.ask(&HttpRequest::get("/status")).status, 401);
     assert_eq!(status(&gateway.url(), "wrong").1, 3, "it shows nothing without a key");
@@ -190,11 +200,14 @@ fn m03_a_closed_gate_is_named() {
     let (gateway, running) = Gateway::occupied(&sections, &backend, &chat("m"));
     let waiting = gateway.enqueue(&chat("m"), 0);
     submit(&gateway, 9);
-    let found = eventually("closed", || {
+    let (found, sentence) = eventually("closed", || {
         let page = gateway.get("/status").json();
-        let findings = page["findings"].as_array().unwrap().clone();
-        findings.into_iter().find(|one| one["id"] == "gate_closed").ok_or(page.to_string())
+        let mut findings = page["findings"].as_array().unwrap().iter();
+        let found = findings.find(|one| one["id"] == "gate_closed").ok_or(page.to_string())?;
+        Ok((found.clone(), page["sentence"].to_string()))
     });
+    let gate = format!("he gate {} is closed", found["subject"].as_str().unwrap());
+    assert!(sentence.contains(&gate), "{sentence}");
     assert!(found["evidence"]["pending"].as_f64().unwrap() > 0.0, "{found}");
     // This gate stands in no file, so the advice names no section that has it.
     let advice = found["advice"].as_str().unwrap();

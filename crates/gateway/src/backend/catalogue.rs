@@ -10,8 +10,8 @@ use super::backend_state::{BackendState, ServedModels};
 use super::model_ids::{ANY_OTHER, ModelIds, NOT_YET};
 use super::model_list::ListedModel;
 
-/// For how long a pool that was at zero counts as such while Kubernetes reports pods as ready and no
-/// model list can be read.
+/// For how long a pool that was at zero counts as such while Kubernetes reports pods as ready and
+/// no model list can be read.
 const LIST_GRACE: Span = Span::from_secs(60);
 /// The most models that a pool is remembered to have had.
 const BEFORE_MAX: usize = 4096;
