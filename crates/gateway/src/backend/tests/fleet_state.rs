@@ -385,8 +385,8 @@ fn of_cluster() -> FleetState {
     state
 }
 
-/// A pool that had a pod of the model `m` and one of `n`, and has neither. Returns the pods, and the
-/// id of `n`. The next pod has the id 3.
+/// A pool that had a pod of the model `m` and one of `n`, and has neither. Returns the pods, and
+/// the id of `n`. The next pod has the id 3.
 fn left_by_two() -> (FleetState, [BackendSpec; 2], ModelId) {
     let mut state = of_cluster();
     let pods = [("a", 1), ("b", 2)].map(|(name, port)| spec(name, port, BackendKind::Vllm, &[]));
