@@ -98,10 +98,7 @@ fn look(state: &State) -> (Situation, Sample) {
     let named = id_names(&roster);
     let statuses = state.fleet.statuses();
     let served = roster.served();
-    let core = state.scheduler.with(|core, now| {
-        let sums = AskSums::of(core, &named, &served);
-        CoreCopy::of(core, now, sums)
-    });
+    let core = state.scheduler.with(|core, now| CoreCopy::of(core, now, &named, &served));
     let config = state.config.load();
     let standing = state.standing();
     let sample = Sample {
@@ -196,7 +193,13 @@ fn models(
 // === impl CoreCopy ===
 
 impl CoreCopy {
-    fn of(core: &mut Controller, now: Time, sums: AskSums) -> Self {
+    fn of(
+        core: &mut Controller,
+        now: Time,
+        named: &IdNames<'_>,
+        served: &BTreeSet<ModelId>,
+    ) -> Self {
+        let sums = AskSums::of(core, named, served);
         let settings = core.settings();
         let age = |arrival: Time| now.since(arrival).secs_f64();
         let queue = QueueState {
