@@ -221,6 +221,52 @@ fn x02_m03_an_empty_pool_and_a_wrong_rewrite_are_told_by_name() {
     );
 }
 
+/// Two servers of one pool, the second of which lists another model.
+fn two_models() -> [Backend; 2] {
+    let [first, second] = <[Backend; 2]>::try_from(servers(2)).unwrap();
+    [first.lists(&["m"]), second.lists(&["n"])]
+}
+
+/// A gateway whose pool had two servers and has none. The configuration names no model.
+fn emptied(api: &ApiServer, sections: &str) -> Gateway {
+    let gateway = Gateway::launch(&format!("{sections}{}", api.section("pool = \"llama\"")));
+    gateway.await_ready(2);
+    for name in ["pod-0", "pod-1"] {
+        api.delete("pods", name);
+        await_state(&gateway, name, None);
+    }
+    gateway
+}
+
+#[test]
+fn x02_o06_a_model_that_returns_after_another_keeps_its_requests() {
+    let servers = two_models();
+    let api = cluster(&servers);
+    let gateway = emptied(&api, TWO);
+    api.put("pods", pod("pod-0", servers[0].address()));
+    gateway.await_ready(1);
+    let later = gateway.enqueue(&chat("n"), 0);
+    assert_eq!(gateway.ask(&chat("other")).code(), "model_not_found", "the pool never had it");
+    api.put("pods", pod("pod-1", servers[1].address()));
+    let response = later.finish();
+    assert_eq!((response.status, response.header("x-backend-used")), (200, Some("pod-1")));
+    gateway.await_idle();
+}
+
+#[test]
+fn x02_o06_a_request_for_a_model_that_does_not_return_is_told_so() {
+    let servers = two_models();
+    let api = cluster(&servers);
+    let queue = "[queue]\nqueue_ttl = \"1h\"\nhold_ttl = \"1s\"\n";
+    let gateway = emptied(&api, &format!("{TWO}{queue}"));
+    // The client would wait for an hour.
+    let held = gateway.enqueue(&chat("n").header("x-llm-d-inference-ttl", "3600"), 0);
+    api.put("pods", pod("pod-0", servers[0].address()));
+    let refused = held.finish();
+    assert_eq!((refused.status, refused.code().as_str()), (404, "model_not_found"));
+    gateway.await_idle();
+}
+
 #[test]
 fn x02_x04_tokens_rotate_and_the_certificate_is_checked() {
     let servers = servers(1);

@@ -15,7 +15,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::support::gateway::{CONFIGURED, ONE, config};
+use crate::support::api_server::{ApiServer, pod, pool};
+use crate::support::cluster::await_state;
+use crate::support::gateway::{CONFIGURED, ONE, TWO, config};
 use crate::support::keys::Keys;
 use crate::support::tools::{python, run};
 use crate::support::wait::{BOUND, eventually};
@@ -111,6 +113,48 @@ fn a_stream_says_at_once_that_a_request_waits_without_a_backend() {
     gateway.list(&[&backend]);
     assert_eq!(call.finish().status, 200);
     assert_eq!(watches.each_ref().map(Watch::next), ["false"; 3], "after the quiet time");
+    gateway.await_idle();
+}
+
+/// KEDA scales a workload by the trigger of its model, and the pool has no backend that lists one.
+#[test]
+fn o06_a_trigger_that_names_a_model_is_answered_while_its_pool_is_at_zero() {
+    let (backend, api) = (Backend::quick().lists(&["m"]), ApiServer::start());
+    api.put("inferencepools", pool("llama", &[backend.address().port()]));
+    let section = api.section("pool = \"llama\"");
+    let gateway = Gateway::launch_scaled(&format!("{SCALER}quiet = \"0s\"\n{TWO}{section}"));
+    eventually("ready", || match gateway.get("/ready") {
+        page if page.status == 200 => Ok(()),
+        page => Err(page.text()),
+    });
+    let queue = |model: &str| told(&gateway, "metrics", &[model, "metric=queue"]);
+    let wanted = |model: &str| told(&gateway, "metrics", &[model]);
+    assert_eq!(told(&gateway, "active", &["model=m"]), "false");
+    assert_eq!(
+        [queue("model=m"), wanted("model=m")],
+        ["s0-queue 0 0.0", "s0-backendsWanted 0 0.0"]
+    );
+    // No model is known, so the request may be for any of them.
+    let call = gateway.enqueue(&chat("m"), 0);
+    for model in ["model=m", "model=other"] {
+        assert_eq!(told(&gateway, "active", &[model]), "true", "{model}");
+        assert_eq!([queue(model), wanted(model)], ["s0-queue 1 1.0", "s0-backendsWanted 1 1.0"]);
+    }
+    api.put("pods", pod("pod-0", backend.address()));
+    assert_eq!(call.finish().status, 200);
+    assert!(told(&gateway, "active", &["model=other"]).starts_with("NOT_FOUND"));
+    api.delete("pods", "pod-0");
+    await_state(&gateway, "pod-0", None);
+    // The pool had this model, so its demand is its own.
+    let call = gateway.enqueue(&chat("m"), 0);
+    for (model, active, count) in [("model=m", "true", "1 1.0"), ("model=other", "false", "0 0.0")]
+    {
+        assert_eq!(told(&gateway, "active", &[model]), active, "{model}");
+        assert_eq!(queue(model), format!("s0-queue {count}"));
+    }
+    assert_eq!(wanted("model=m"), "s0-backendsWanted 1 1.0");
+    api.put("pods", pod("pod-0", backend.address()));
+    assert_eq!(call.finish().status, 200);
     gateway.await_idle();
 }
 

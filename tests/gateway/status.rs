@@ -142,12 +142,22 @@ fn m03_a_flooding_tenant_is_named() {
     let (backend, keys) = (Backend::held(), Keys::new());
     let (loud, quiet) = (keys.tenant("loud", "a"), keys.tenant("quiet", "b"));
     let admin = keys.make(&["--admin", "read", "--name", "operator"]);
-    let tenants = "[[tenants]]\nname = \"loud\"\n[[tenants]]\nname = \"quiet\"\n";
-    let sections = format!("{ONE}{}[queue]\nflow_by = [\"tenant\"]\n{tenants}", keys.section());
+    let early = keys.tenant("early", "c");
+    let tenants = ["loud", "quiet", "early"].map(|name| format!("[[tenants]]\nname = {name:?}\n"));
+    let others = "[queue]\nflow_by = [\"tenant\"]\n[[models]]\nname = \"unserved\"\n";
+    let sections = format!("{ONE}{}{others}{}", keys.section(), tenants.concat());
     let gateway = Gateway::launch(&config(&sections, &[("one", backend.address())]));
     let flood: Vec<_> = (0..20).map(|_| gateway.send(&chat("m").key(&loud))).collect();
     let other = gateway.send(&chat("m").key(&quiet));
     named(&gateway, ("flow_floods", "loud"), &admin);
+    // Requests that no backend can serve hide nothing.
+    let unserved: Vec<_> = (0..40).map(|_| gateway.send(&chat("unserved").key(&early))).collect();
+    eventually("named beside them", || {
+        let found = named(&gateway, ("flow_floods", "loud"), &admin);
+        let counted = "waiting requests that a backend can serve (";
+        if found["text"].to_string().contains(counted) { Ok(()) } else { Err(found.to_string()) }
+    });
+    drop(unserved);
     assert_eq!(gateway.ask(&HttpRequest::get("/status").key(&loud)).status, 403);
     assert_eq!(gateway.ask(&HttpRequest::get("/status")).status, 401);
     assert_eq!(status(&gateway.url(), "wrong").1, 3, "it shows nothing without a key");
@@ -200,7 +210,17 @@ fn m03_a_closed_gate_is_named() {
     let advice = found["advice"].as_str().unwrap();
     assert!(advice.contains("tidegate dispatch explain"), "{advice}");
     assert!(advice.contains("kind = \"gateway\""), "{advice}");
+    // Beside an overload, which stands first, the gate is named as well.
+    let flood: Vec<_> = (0..20).map(|_| gateway.send(&chat("m"))).collect();
+    eventually("both", || {
+        let page = gateway.get("/status").json();
+        let sentence = page["sentence"].as_str().unwrap_or_default();
+        let first = page["findings"][0]["id"] == "one_flow";
+        let both = first && sentence.contains("batch requests wait (the gate gateway is closed)");
+        if both { Ok(()) } else { Err(page.to_string()) }
+    });
     backend.open();
+    succeed(flood);
     succeed([running, waiting]);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The core is read once, under its lock; names and texts are added after.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -54,6 +54,7 @@ struct AskSums {
     oldest: [Option<Time>; BANDS],
     /// By the number of the flow.
     oldest_of_flow: Vec<Option<Time>>,
+    unserved_of_flow: Vec<u32>,
     models: BTreeMap<ModelId, ([u32; BANDS], u32)>,
 }
 
@@ -96,7 +97,8 @@ fn look(state: &State) -> (Situation, Sample) {
     let roster = state.fleet.roster();
     let named = id_names(&roster);
     let statuses = state.fleet.statuses();
-    let core = state.scheduler.with(|core, now| CoreCopy::of(core, now, &named));
+    let served = roster.served();
+    let core = state.scheduler.with(|core, now| CoreCopy::of(core, now, &named, &served));
     let config = state.config.load();
     let standing = state.standing();
     let sample = Sample {
@@ -191,8 +193,13 @@ fn models(
 // === impl CoreCopy ===
 
 impl CoreCopy {
-    fn of(core: &mut Controller, now: Time, named: &IdNames<'_>) -> Self {
-        let sums = AskSums::of(core, named);
+    fn of(
+        core: &mut Controller,
+        now: Time,
+        named: &IdNames<'_>,
+        served: &BTreeSet<ModelId>,
+    ) -> Self {
+        let sums = AskSums::of(core, named, served);
         let settings = core.settings();
         let age = |arrival: Time| now.since(arrival).secs_f64();
         let queue = QueueState {
@@ -201,6 +208,7 @@ impl CoreCopy {
             in_flight: core.in_flight(),
             oldest_seconds: sums.oldest.iter().flatten().min().copied().map(age),
             late: sums.late.iter().sum(),
+            unserved: sums.unserved_of_flow.iter().sum(),
             ttl_seconds: settings.default_class.ttl.secs_f64(),
             objective_seconds: objective(settings),
             token_objective_seconds: settings.slo_tpot.map(Span::secs_f64),
@@ -268,6 +276,7 @@ fn flows(core: &Controller, sums: &AskSums, now: Time) -> (Vec<FlowState>, usize
             capacity,
             queue_depth: depth(flow),
             waiting: flow.waiting.into(),
+            unserved: sums.unserved_of_flow.get(flow.number as usize).copied().unwrap_or(0),
             in_flight: flow.in_flight,
             oldest_seconds: oldest.map(|arrival| now.since(arrival).secs_f64()),
             refused: flow.refused,
@@ -325,13 +334,13 @@ fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
 // === impl AskSums ===
 
 impl AskSums {
-    fn of(core: &Controller, named: &IdNames<'_>) -> Self {
+    fn of(core: &Controller, named: &IdNames<'_>, served: &BTreeSet<ModelId>) -> Self {
         let mut sums = Self::default();
-        core.asks().for_each(|ask| sums.add(&ask, named));
+        core.asks().for_each(|ask| sums.add(&ask, named, served));
         sums
     }
 
-    fn add(&mut self, ask: &AskView, named: &IdNames<'_>) {
+    fn add(&mut self, ask: &AskView, named: &IdNames<'_>, served: &BTreeSet<ModelId>) {
         let band = ask.band as usize;
         let model = named.subsets.get(&ask.model).copied().unwrap_or(ask.model);
         let (waiting, in_flight) = self.models.entry(model).or_default();
@@ -343,6 +352,7 @@ impl AskSums {
         waiting[band] += 1;
         self.late[band] += u32::from(ask.late);
         self.note_oldest(ask);
+        self.unserved_of_flow[ask.flow as usize] += u32::from(!served.contains(&ask.model));
     }
 
     /// Keeps the arrival of the oldest waiting request, of a band and of a flow.
@@ -354,6 +364,7 @@ impl AskSums {
         self.oldest[band] = older(self.oldest[band]);
         if flow >= self.oldest_of_flow.len() {
             self.oldest_of_flow.resize(flow + 1, None);
+            self.unserved_of_flow.resize(flow + 1, 0);
         }
         self.oldest_of_flow[flow] = older(self.oldest_of_flow[flow]);
     }

@@ -27,6 +27,8 @@ pub(super) struct BackendState {
     pub(super) models: ServedModels,
     /// Why its list could not be read the last time.
     pub(super) list_error: Option<String>,
+    /// How often in a row it has refused its list.
+    pub(super) list_refusals: u8,
     /// The ids of the models that it serves, sorted.
     pub(super) serves: Vec<ModelId>,
     /// The ids of the subsets that it belongs to.
@@ -65,6 +67,7 @@ impl BackendState {
             health,
             models: ServedModels::given(&spec),
             list_error: None,
+            list_refusals: 0,
             spec,
             endpoint: Arc::new(endpoint),
             check_now: Arc::default(),
@@ -82,6 +85,11 @@ impl BackendState {
         let mut takes = [self.serves.as_slice(), &self.subset_models].concat();
         takes.sort_unstable();
         takes
+    }
+
+    /// Whether its list is needed before the next regular fetch.
+    pub(super) fn needs_list(&self) -> bool {
+        matches!(self.models, ServedModels::Unknown) || self.list_refusals > 0
     }
 
     /// Logs the health status if it has changed.

@@ -3,12 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flow::{BackendId, ModelId, Time};
+use flow::{BackendId, ModelId, Span, Time};
 use serde_json::value::RawValue;
 
 use super::backend_state::{BackendState, ServedModels};
 use super::model_ids::{ANY_OTHER, ModelIds, NOT_YET};
 use super::model_list::ListedModel;
+
+/// For how long a pool that was at zero counts as such while Kubernetes reports pods as ready and
+/// no model list can be read.
+const LIST_GRACE: Span = Span::from_secs(60);
+/// The most models that a pool is remembered to have had.
+const BEFORE_MAX: usize = 4096;
 
 /// All listed models.
 #[derive(Debug, Default)]
@@ -16,12 +22,16 @@ pub(super) struct Catalogue {
     pub(super) ids: BTreeMap<Arc<str>, ModelId>,
     /// The models of the configuration, listed or not.
     pub(super) configured: BTreeMap<Arc<str>, ModelId>,
-    /// While a pool has no models, those that it had last.
+    /// The models that a pool had before it lost all models, and that no backend lists yet.
     pub(super) served_before: BTreeMap<Arc<str>, ModelId>,
+    /// Until when they may return, once the pool has a model again.
+    return_until: Option<Time>,
     /// Whether a pool has no models yet, or no more: requests for any model wait.
     pub(super) holds: bool,
     /// Whether a pool has no models because it has no pods that are ready, or had none before.
     pub(super) at_zero: bool,
+    /// Until when that counts although pods are ready.
+    at_zero_until: Option<Time>,
     pub(super) entries: Vec<ModelEntry>,
     /// The longest context of a model at any backend, as far as backends say so.
     pub(super) contexts: BTreeMap<ModelId, u64>,
@@ -75,20 +85,44 @@ impl Catalogue {
             }
         }
         catalogue.entries = entries.into_values().collect();
-        backends.values_mut().for_each(|backend| catalogue.complete(backend));
         catalogue
     }
 
     /// Holds the requests for a pool without models. A pool that is scaled to zero may start with
-    /// none, and then no name can be known.
-    pub(super) fn hold(&mut self, before: &Self, backends: &BTreeMap<BackendId, BackendState>) {
+    /// none, and then no name can be known. The models of a pool return one after the other, so
+    /// those that it had are held for `grace` after the first, and while a list is unknown.
+    pub(super) fn hold(&mut self, before: &Self, grace: Span, now: Time) {
         self.holds = self.ids.is_empty() && !self.any;
-        if self.holds {
-            let served = if before.holds { &before.served_before } else { &before.ids };
-            self.served_before.clone_from(served);
-            let has_none = backends.values().all(|backend| backend.spec.drain.is_some());
-            self.at_zero = before.at_zero || has_none || !served.is_empty();
+        let until = before.return_until.unwrap_or(now.after(grace));
+        let lost = self.holds.then_some(&before.ids).into_iter().flatten();
+        let had = lost.chain(&before.served_before);
+        let missing = had.filter(|(name, _)| !self.ids.contains_key(*name)).take(BEFORE_MAX);
+        if self.holds || self.not_yet || now < until {
+            self.served_before = missing.map(|(name, &id)| (name.clone(), id)).collect();
         }
+        let returns = !self.holds && !self.served_before.is_empty();
+        self.return_until = returns.then_some(until);
+    }
+
+    /// Notes whether a pool without models is at zero. If it has pods that are ready, that holds
+    /// only for a while: without an end, a gateway that can read no list would look ready.
+    pub(super) fn note_zero(
+        &mut self,
+        before: &Self,
+        backends: &BTreeMap<BackendId, BackendState>,
+        now: Time,
+    ) {
+        let has_none = backends.values().all(|backend| backend.spec.drain.is_some());
+        let until = before.at_zero_until.unwrap_or(now.after(LIST_GRACE));
+        let was_left = (before.at_zero || !before.ids.is_empty()) && now < until;
+        self.at_zero = self.holds && (has_none || was_left);
+        self.at_zero_until = (self.at_zero && !has_none).then_some(until);
+    }
+
+    /// When it changes by time alone.
+    pub(super) fn next_change(&self) -> Option<Time> {
+        let returns = self.return_until.filter(|_| !self.not_yet);
+        returns.into_iter().chain(self.at_zero_until).min()
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -96,14 +130,15 @@ impl Catalogue {
         names.chain(self.served_before.keys()).map(AsRef::as_ref)
     }
 
-    /// A backend that serves any name also serves every configured name and every name that
-    /// another backend lists.
-    fn complete(&self, backend: &mut BackendState) {
+    /// A backend that serves any name also serves every name that requests may wait for, and every
+    /// name that another backend lists.
+    pub(super) fn complete(&self, backend: &mut BackendState) {
         match backend.models {
             ServedModels::Unknown => backend.serves.push(NOT_YET),
             ServedModels::Any => {
                 backend.serves.push(ANY_OTHER);
-                backend.serves.extend(self.ids.values().chain(self.configured.values()));
+                let held = self.configured.values().chain(self.served_before.values());
+                backend.serves.extend(self.ids.values().chain(held));
             }
             ServedModels::Listed(_) => {}
         }

@@ -207,7 +207,8 @@ impl FleetState {
         let settings = self.health_settings();
         let backends =
             self.backends.values().filter_map(|backend| backend.health.next_change(&settings, now));
-        backends.chain(self.leaving.iter().map(|&(until, _)| until)).min()
+        let leaving = self.leaving.iter().map(|&(until, _)| until);
+        backends.chain(leaving).chain(self.catalogue.next_change()).min()
     }
 
     /// The update to publish, if the state has changed.
@@ -219,21 +220,10 @@ impl FleetState {
             }
             *until > now
         });
+        self.stale |= self.catalogue.next_change().is_some_and(|at| at <= now);
         let models_changed = std::mem::take(&mut self.stale);
         if models_changed {
-            self.model_ids.touch(self.catalogue.names(), now);
-            let configured = &self.settings.configured_models;
-            let (backends, model_ids) = (&mut self.backends, &mut self.model_ids);
-            let mut catalogue = Catalogue::of(backends, configured, model_ids, now);
-            if self.has_pool {
-                catalogue.hold(&self.catalogue, backends);
-            }
-            self.catalogue = Arc::new(catalogue);
-            self.subsets = Arc::new(self.requested_subsets.number(
-                &mut self.backends,
-                &mut self.model_ids,
-                now,
-            ));
+            self.renew_catalogue(now);
         }
         self.backends.values_mut().for_each(|backend| backend.log_change(now));
         let supply_states = self.supply_states(now);
@@ -248,6 +238,19 @@ impl FleetState {
         let roster = Arc::new(self.roster(&supply_states));
         self.published = supply_states;
         Some(FleetUpdate { generation: self.generation, supply, roster, models_changed })
+    }
+
+    fn renew_catalogue(&mut self, now: Time) {
+        self.model_ids.touch(self.catalogue.names(), now);
+        let FleetState { settings, backends, model_ids, .. } = self;
+        let mut catalogue = Catalogue::of(backends, &settings.configured_models, model_ids, now);
+        if self.has_pool {
+            catalogue.hold(&self.catalogue, span(settings.hold_ttl), now);
+            catalogue.note_zero(&self.catalogue, backends, now);
+        }
+        backends.values_mut().for_each(|backend| catalogue.complete(backend));
+        self.catalogue = Arc::new(catalogue);
+        self.subsets = Arc::new(self.requested_subsets.number(backends, model_ids, now));
     }
 
     fn join(&mut self, spec: BackendSpec) {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use flow::{BackendId, Span, Time};
 
-use super::backend_state::ServedModels;
 use super::bounded_get::{GetError, GetLimits, get};
 use super::endpoint::Endpoint;
 use super::fleet_state::FleetState;
@@ -35,7 +34,7 @@ struct CheckTarget {
     check_now: Arc<tokio::sync::Notify>,
     time: Duration,
     lists_models: bool,
-    /// Whether the backend cannot be ready without its model list.
+    /// Whether the backend cannot be ready, or stay so, without its model list.
     urgent: bool,
 }
 
@@ -50,7 +49,7 @@ impl Fleet {
             check_now: backend.check_now.clone(),
             time: state.settings.health_timeout,
             lists_models: backend.spec.models.is_empty(),
-            urgent: backend.health.is_down() || matches!(backend.models, ServedModels::Unknown),
+            urgent: backend.health.is_down() || backend.needs_list(),
         })
     }
 
@@ -189,8 +188,9 @@ impl FleetState {
         let settings = self.health_settings();
         let Some(backend) = self.backends.get(&id) else { return Span::ZERO };
         let every = backend.health.next_check(&settings);
-        // A backend without a model list is not ready, so its next check is soon.
+        // A backend without a model list is not ready, so its next check is soon. One that refuses
+        // it may refuse every request.
         let soon = Span::from_secs(1);
-        if matches!(backend.models, ServedModels::Unknown) { every.min(soon) } else { every }
+        if backend.needs_list() { every.min(soon) } else { every }
     }
 }

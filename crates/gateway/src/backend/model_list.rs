@@ -20,6 +20,9 @@ const NAME_BYTES_MAX: usize = flow::identity::NAME_MAX;
 /// A longer entry of an Ollama list is not kept.
 const TAG_BYTES_MAX: usize = 4 << 10;
 const LATEST: &str = ":latest";
+/// A server that has given its list, or never had one, loses its requests after so many refusals in
+/// a row: one alone may come from a proxy that restarts. At first contact, one is enough.
+pub(super) const REFUSALS_MIN: u8 = 3;
 
 /// A model as one server lists it.
 #[derive(Clone, Debug)]
@@ -97,8 +100,9 @@ fn read_response(kind: BackendKind, path: &'static str, response: &GetResponse) 
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
         return ModelListReply::Unavailable(ModelListError::Status(path, status));
     }
-    // A client may bring the key that a 401 asks for, but a 403 is final. A server that refuses
-    // every request answers fastest, so it would get most of them.
+    // A client may bring the key that a 401 asks for, but a 403 is final, also if the gateway has
+    // sent no key: a mesh or a firewall that refuses every request says 403 whatever the key is. It
+    // answers fastest, so it would get most of the requests.
     if status == StatusCode::FORBIDDEN {
         return ModelListReply::Forbidden(ModelListError::Status(path, status));
     }
@@ -171,6 +175,10 @@ impl FleetState {
             return;
         }
         let (name, known) = (&backend.spec.id, backend.list_error.take());
+        backend.list_refusals = match reply {
+            ModelListReply::Forbidden(_) => backend.list_refusals.saturating_add(1),
+            _ => 0,
+        };
         match (reply, &backend.models) {
             (ModelListReply::List(list), models) => {
                 self.stale |= !models.same_names(&list);
@@ -187,6 +195,11 @@ impl FleetState {
             }
             (ModelListReply::Unsupported(reason), _) => {
                 tracing::debug!(backend = %name, %reason, "model list not read, old one kept")
+            }
+            (ModelListReply::Forbidden(reason), ServedModels::Listed(_) | ServedModels::Any)
+                if backend.list_refusals < REFUSALS_MIN =>
+            {
+                tracing::debug!(backend = %name, %reason, "model list refused, old one kept")
             }
             (ModelListReply::Forbidden(reason), models) => {
                 let reason = reason.to_string();

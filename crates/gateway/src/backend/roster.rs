@@ -42,7 +42,7 @@ pub(crate) enum Lookup {
     /// A backend lists it, or serves any name.
     Known(ModelId),
     /// No backend lists it, but the configuration names it, or the pool had it before it lost its
-    /// backends: wait until a backend serves it.
+    /// backends and may get it back: wait until a backend serves it.
     Configured(ModelId),
     /// Not listed, but the list of a backend is still unknown, or the pool has no backend: wait,
     /// then look it up again.
@@ -121,6 +121,11 @@ impl Roster {
     pub(crate) fn serving(&self, model: ModelId) -> impl Iterator<Item = BackendId> {
         let serves = move |(_, models): &&(_, Vec<_>)| models.binary_search(&model).is_ok();
         self.ready.iter().filter(serves).map(|&(id, _)| id)
+    }
+
+    /// The models, and subsets of their backends, that a ready backend serves.
+    pub(crate) fn served(&self) -> BTreeSet<ModelId> {
+        self.ready.iter().flat_map(|(_, models)| models).copied().collect()
     }
 
     pub(crate) fn endpoint(&self, backend: BackendId) -> Option<&Arc<Endpoint>> {

@@ -236,6 +236,9 @@ pub struct FleetSettings {
     pub backends: Vec<BackendSpec>,
     /// The models that requests may wait for although no backend lists them.
     pub configured_models: Vec<String>,
+    /// How long a request waits without a backend, and how long the models of a pool may take to
+    /// return after the first of them.
+    pub hold_ttl: Duration,
     /// A file that lists more of them, watched for changes.
     pub endpoints_file: Option<PathBuf>,
     /// The cluster that has more of them.

@@ -4,8 +4,8 @@ use super::finding::{Level, StatusFinding};
 use super::situation::{BatchQueueState, GateCondition, Situation, StoreTrouble};
 
 /// The rules about gates that send nothing.
-const CLOSED: &str = "gate_closed";
-const UNREADABLE: &str = "gate_unreadable";
+pub(super) const CLOSED: &str = "gate_closed";
+pub(super) const UNREADABLE: &str = "gate_unreadable";
 /// A gate closes and opens all the time. It is reported when it has been closed for so long.
 const CLOSED_SECS: f64 = 5.0;
 /// The same while a batch request is in flight: it may be what closes the gate, or it may wait.

@@ -37,6 +37,17 @@ const LONG_WAIT_SECS: f64 = 2.0;
 /// The flow of requests without any part of `queue.flow_by`.
 const ABSENT: &str = "-";
 
+/// The waiting requests of a flow and of the queue, without those that no ready backend can take:
+/// no other request could go in their place.
+struct ServedWaits {
+    depth: u32,
+    total: u32,
+    /// The share of the flow.
+    share: f64,
+    /// Which requests are counted, unless all are.
+    which: &'static str,
+}
+
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     let flood = situation.flows.iter().find_map(|flow| floods(flow, situation));
     found.extend(flood.or_else(|| one_flow(situation)));
@@ -54,23 +65,23 @@ pub(super) fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFi
     let fair_share = flow.least_fair_share.unwrap_or(flow.fair_share);
     let others = others || flow.least_fair_share.is_some_and(|least| least < 1.0);
     let kept = if flow.flooded { FLOOD_KEPT } else { 1.0 };
-    let unfair = flow.queue_share >= (fair_share * FLOOD_TIMES).max(FLOOD_SHARE) * kept;
-    let is_deep = f64::from(served_depth(flow, situation)) >= f64::from(FLOOD_DEPTH) * kept;
+    let ServedWaits { depth, total, share, which } = ServedWaits::of(flow, &situation.queue);
+    let unfair = share >= (fair_share * FLOOD_TIMES).max(FLOOD_SHARE) * kept;
+    let is_deep = f64::from(depth) >= f64::from(FLOOD_DEPTH) * kept;
     if !others || !unfair || !is_deep {
         return None;
     }
-    let FlowState { name, queue_depth, queue_share, refused, .. } = flow;
+    let FlowState { name, refused, .. } = flow;
     let text = format!(
-        "{name} floods the queue: {queue_depth} of {} waiting requests ({:.0} %), and its weight \
-         gives it {:.0} %",
-        situation.queue.depth,
-        queue_share * 100.0,
+        "{name} floods the queue: {depth} of {total} waiting requests{which} ({:.0} %), and its \
+         weight gives it {:.0} %",
+        share * 100.0,
         fair_share * 100.0
     );
     let finding = StatusFinding::new(FLOOD, Level::Warning, text)
         .about(name)
-        .figure("waiting", *queue_depth)
-        .figure("queue_share", *queue_share)
+        .figure("waiting", depth)
+        .figure("queue_share", share)
         .figure("fair_share", fair_share)
         .figure("refused", *refused)
         .advise(
@@ -81,39 +92,32 @@ pub(super) fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFi
     Some(finding)
 }
 
-/// The waiting requests of a flow, less those that wait because their model has no backend: no
-/// other request could go in their place.
-fn served_depth(flow: &FlowState, situation: &Situation) -> u32 {
-    let unserved = situation.models.iter().filter(|model| model.backends_ready == 0);
-    flow.queue_depth.saturating_sub(unserved.map(|model| model.queue_depth).sum())
-}
-
 /// One flow that holds all waiting requests because clients are not told apart. A client that
 /// floods then delays all others, and no share can be kept.
 fn one_flow(situation: &Situation) -> Option<StatusFinding> {
     let queue = &situation.queue;
     let flow = situation.flows.first()?;
-    let is_deep = served_depth(flow, situation) >= FLOOD_DEPTH;
-    let holds_all = flow.queue_share >= ALL_SHARE && is_deep;
+    let ServedWaits { depth, total, share, which } = ServedWaits::of(flow, queue);
+    let holds_all = share >= ALL_SHARE && depth >= FLOOD_DEPTH;
     let limit = queue.objective_seconds.unwrap_or(LONG_WAIT_SECS);
     let waits_long = queue.oldest_seconds.is_some_and(|oldest| oldest > limit);
     let name = &flow.name;
     if !holds_all || !waits_long || (queue.flows_by_client && name != ABSENT) {
         return None;
     }
-    let some = match (flow.queue_depth, queue.depth) {
-        (held, depth) if held == depth => format!("all {depth}"),
-        (held, depth) => format!("{held} of {depth}"),
+    let some = match depth {
+        _ if depth == total => format!("all {depth}"),
+        _ => format!("{depth} of {total}"),
     };
     let text = format!(
-        "{some} waiting requests are in one flow ({name}), so a client that floods delays all \
-         others"
+        "{some} waiting requests{which} are in one flow ({name}), so a client that floods delays \
+         all others"
     );
     let finding = StatusFinding::new("one_flow", Level::Warning, text)
         .about(name)
         .lasting(ALL_SECS)
         .kept(ALL_KEPT_SECS, format!("the waiting requests were in one flow ({name}) until"))
-        .figure("waiting", flow.queue_depth)
+        .figure("waiting", depth)
         .figure("oldest_seconds", queue.oldest_seconds.unwrap_or(0.0))
         .advise(tell_apart(queue.flows_by_client));
     Some(finding)
@@ -251,4 +255,20 @@ fn quota(tenant: &TenantState) -> Option<StatusFinding> {
              {name} in [[tenants]]."
         ));
     Some(finding)
+}
+
+// === impl ServedWaits ===
+
+impl ServedWaits {
+    fn of(flow: &FlowState, queue: &QueueState) -> Self {
+        let depth = flow.queue_depth.saturating_sub(flow.unserved);
+        let total = queue.depth.saturating_sub(queue.unserved);
+        match queue.unserved {
+            0 => Self { depth, total, share: flow.queue_share, which: "" },
+            _ => {
+                let share = f64::from(depth) / f64::from(total.max(1));
+                Self { depth, total, share, which: " that a backend can serve" }
+            }
+        }
+    }
 }

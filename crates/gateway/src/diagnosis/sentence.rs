@@ -1,5 +1,6 @@
 //! The sentence at the top of the status: whether all is well, and if not, what is wrong.
 
+use super::batch_rules::{CLOSED, UNREADABLE};
 use super::finding::{Level, StatusFinding};
 use super::situation::{BatchQueueState, Situation};
 
@@ -23,7 +24,9 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
         // Requests that wait for an unknown time may wait in vain.
         let unknown = situation.queue.depth > 0 && situation.queue.drains_in_seconds.is_none();
         let verdict = if unknown { "Nothing wrong is found" } else { "All is well" };
-        return format!("{verdict}: {backends}{}{notes}.", waiting(situation, ""));
+        let batches = closed_gate(findings).map(|_| batches(situation, "", findings));
+        let batches = batches.unwrap_or_default();
+        return format!("{verdict}: {backends}{}{batches}{notes}.", waiting(situation, ""));
     };
     let since = match worst.since_seconds {
         short if short < 1.0 || worst.is_past => String::new(),
@@ -35,7 +38,8 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
         more => format!("; {more} more findings"),
     };
     let waits = waiting(situation, &worst.text);
-    let text = format!("{}{since}; {waits}{}{more}.", worst.text, batches(situation, &worst.text));
+    let batches = batches(situation, &worst.text, findings);
+    let text = format!("{}{since}; {waits}{batches}{more}.", worst.text);
     match worst.subject.as_ref().is_some_and(|name| worst.text.starts_with(name)) {
         // A name keeps its case.
         true => text,
@@ -44,15 +48,30 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
 }
 
 /// How many batch requests wait, unless the text before has told it. They wait in their own queue.
-fn batches(situation: &Situation, before: &str) -> String {
+/// An overload that closes a gate is the cause and stands first, so the gate is named here.
+fn batches(situation: &Situation, before: &str, findings: &[StatusFinding]) -> String {
     let waits = |queue: &BatchQueueState| queue.pending + queue.retry;
     let pending: u64 = situation.batch_queues.iter().map(waits).sum();
+    let gate = closed_gate(findings).unwrap_or_default();
     match pending {
         0 => String::new(),
         _ if before.contains("batch request") => String::new(),
-        1 => "; 1 batch request waits".to_owned(),
-        pending => format!("; {pending} batch requests wait"),
+        1 => format!("; 1 batch request waits{gate}"),
+        pending => format!("; {pending} batch requests wait{gate}"),
     }
+}
+
+/// The first gate that holds batch work back, as a remark.
+fn closed_gate(findings: &[StatusFinding]) -> Option<String> {
+    let mut current = findings.iter().filter(|finding| !finding.is_past);
+    current.find_map(|finding| {
+        let state = match finding.id {
+            CLOSED => "is closed",
+            UNREADABLE => "cannot be read",
+            _ => return None,
+        };
+        Some(format!(" (the gate {} {state})", finding.subject.as_ref()?))
+    })
 }
 
 /// How many requests wait, and when the last of them goes. The number is left out if the text

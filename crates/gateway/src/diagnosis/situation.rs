@@ -79,6 +79,9 @@ pub(crate) struct QueueState {
     pub(crate) late: u32,
     /// Requests that wait for a configured model without a backend.
     pub(crate) held: usize,
+    /// Waiting requests that no ready backend can take.
+    #[serde(skip)]
+    pub(crate) unserved: u32,
     /// The longest wait of a request that states none.
     pub(crate) ttl_seconds: f64,
     /// The objective of normal requests for their first token, if they have one.
@@ -143,6 +146,9 @@ pub(crate) struct FlowState {
     /// In total, and by band.
     pub(crate) queue_depth: u32,
     pub(crate) waiting: ByBand,
+    /// Waiting requests that no ready backend can take.
+    #[serde(skip)]
+    pub(crate) unserved: u32,
     pub(crate) in_flight: u32,
     pub(crate) oldest_seconds: Option<f64>,
     /// Requests that were refused, or that left the queue without a backend.

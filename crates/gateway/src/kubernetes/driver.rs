@@ -18,7 +18,7 @@ use super::trouble::Trouble;
 use crate::jitter;
 
 /// A watch that outlasts its time by this much is dead: the API server ends each one.
-const WATCH_LIMIT: Duration = Duration::from_secs(WATCH_SECS + 20);
+pub(super) const WATCH_LIMIT: Duration = Duration::from_secs(WATCH_SECS + 20);
 
 /// The objects of one resource as its task knows them. The task ends with it.
 #[derive(Debug)]

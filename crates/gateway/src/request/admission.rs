@@ -3,8 +3,8 @@
 //! A request is offered to the scheduler, which grants a backend at once, lets it wait, or refuses
 //! it. A backend that failed the request or left in between sends it back to wait. A request waits
 //! for a configured model that no backend lists, or no backend that it may use. While the list of a
-//! backend is unknown, or a pool has no backend, a request for any other model waits too, and is
-//! looked up again when model lists change.
+//! backend is unknown, or a pool has no backend, a request for any other model waits too. Requests
+//! that wait without a backend are looked up again when model lists change.
 
 use std::sync::Arc;
 
@@ -62,11 +62,7 @@ impl Request {
             return self.admitted_directly();
         }
         loop {
-            let Some(permit) = &mut self.permit else { return Err(Fault::Internal.into()) };
-            let grant = match permit.grant().await {
-                Ok(grant) => grant,
-                Err(refused) => return Err(self.refused_after_wait(refused)),
-            };
+            let grant = self.granted().await?;
             self.note(&grant);
             let endpoint = self.state.fleet.roster().endpoint(grant.backend).cloned();
             if let Some(endpoint) = endpoint {
@@ -77,6 +73,38 @@ impl Request {
             // The backend left between the grant and now.
             self.requeue(RequeuePosition::Original);
         }
+    }
+
+    /// Waits for a grant. A request without a backend does not wait for a model that no backend
+    /// will serve: the pool may have returned without it.
+    async fn granted(&mut self) -> Result<Grant, Refused> {
+        let mut models = self.hold_place.is_some().then(|| self.state.fleet.models_changed());
+        loop {
+            if models.is_some() && self.lookup() == Lookup::Unknown {
+                return Err(self.left_out());
+            }
+            let changed = async {
+                match &mut models {
+                    Some(models) => _ = models.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let Some(permit) = &mut self.permit else { return Err(Fault::Internal.into()) };
+            tokio::select! {
+                biased;
+                outcome = permit.grant() => {
+                    return outcome.map_err(|refused| self.refused_after_wait(refused));
+                }
+                () = changed => {}
+            }
+        }
+    }
+
+    /// The refusal of a request that has waited for a model that no backend will serve.
+    fn left_out(&mut self) -> Refused {
+        self.permit = None;
+        self.record.waited = Some(self.total_wait());
+        self.unknown_model()
     }
 
     /// Sends a request to a ready backend without the queue. Further attempts take the next one.

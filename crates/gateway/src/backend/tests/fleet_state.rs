@@ -154,7 +154,15 @@ fn x01_a_backend_that_refuses_its_list_gets_no_requests() {
     assert!(state.take_update(at(1)).is_none());
     state.set_model_list(A, list(&["m"]));
     assert_eq!(ready(&state.take_update(at(2)).unwrap()), [1]);
-    state.set_model_list(A, refused());
+    // A proxy may refuse a request while it restarts.
+    for refusals in [2, 1, 2] {
+        (0..refusals).for_each(|_| state.set_model_list(A, refused()));
+        assert!(state.take_update(at(3)).is_none(), "a known list is kept");
+        assert!(state.backends[&A].needs_list(), "and fetched again soon");
+        state.set_model_list(A, list(&["m"]));
+        assert!(!state.backends[&A].needs_list());
+    }
+    (0..3).for_each(|_| state.set_model_list(A, refused()));
     assert_eq!(ready(&state.take_update(at(3)).unwrap()), [0; 0], "it has refused it since");
     let reason = state.statuses(at(3))[0].reason.clone().unwrap();
     assert_eq!(reason, "its model list is unknown: /v1/models answered 403 Forbidden");
@@ -368,9 +376,27 @@ fn of_cluster() -> FleetState {
         targets: Vec::new(),
     };
     let mut state = FleetState::default();
-    let settings = FleetSettings { kubernetes: Some(kubernetes), ..quick(Vec::new()) };
+    let settings = FleetSettings {
+        kubernetes: Some(kubernetes),
+        hold_ttl: Duration::from_secs(10),
+        ..quick(Vec::new())
+    };
     state.configure(&settings, at(0));
     state
+}
+
+/// A pool that had a pod of the model `m` and one of `n`, and has neither. Returns the pods, and
+/// the id of `n`. The next pod has the id 3.
+fn left_by_two() -> (FleetState, [BackendSpec; 2], ModelId) {
+    let mut state = of_cluster();
+    let pods = [("a", 1), ("b", 2)].map(|(name, port)| spec(name, port, BackendKind::Vllm, &[]));
+    state.set_cluster(Some(pods.to_vec()), at(0));
+    state.set_model_list(A, list(&["m"]));
+    state.set_model_list(B, list(&["n"]));
+    let n = state.take_update(at(0)).unwrap().roster.lookup("n").known();
+    state.set_cluster(Some(Vec::new()), at(1));
+    assert!(state.take_update(at(1)).unwrap().roster.is_at_zero());
+    (state, pods, n)
 }
 
 #[test]
@@ -419,4 +445,77 @@ fn o06_a_pool_whose_pods_are_ready_is_not_at_zero_before_their_lists_are_known()
     assert!(state.take_update(at(2)).unwrap().roster.is_at_zero(), "the pod starts");
     state.set_cluster(Some(vec![pod(None)]), at(3));
     assert!(state.take_update(at(3)).unwrap().roster.is_at_zero(), "its list is near");
+}
+
+#[test]
+fn o06_a_model_that_returns_after_another_is_held_for_a_while() {
+    let (mut state, pods, n) = left_by_two();
+    state.set_cluster(Some(pods[..1].to_vec()), at(2));
+    state.set_model_list(C, list(&["m"]));
+    let roster = state.take_update(at(2)).unwrap().roster;
+    assert_eq!(roster.lookup("n"), Lookup::Configured(n));
+    assert_eq!(roster.lookup("other"), Lookup::Unknown, "the pool never had it");
+    assert!(roster.awaited().eq([n]) && !roster.is_at_zero());
+    assert_eq!(state.next_change(at(2)), Some(at(10_002)), "queue.hold_ttl later");
+    state.stale = true;
+    assert_eq!(state.take_update(at(9000)).unwrap().roster.lookup("n"), Lookup::Configured(n));
+    // It does not return, and its requests are told.
+    let update = state.take_update(at(10_002)).unwrap();
+    assert_eq!(update.roster.lookup("n"), Lookup::Unknown);
+    assert!(update.models_changed && update.roster.awaited().next().is_none());
+    assert!(state.next_change(at(10_002)) > Some(at(10_002)), "no busy loop");
+}
+
+#[test]
+fn o06_a_model_that_a_pool_had_is_held_while_a_list_is_unknown() {
+    for (listed, lookup) in [("n", None), ("other", Some(Lookup::Unknown))] {
+        let (mut state, pods, n) = left_by_two();
+        state.set_cluster(Some(pods.to_vec()), at(2));
+        state.set_model_list(C, list(&["m"]));
+        state.take_update(at(2)).unwrap();
+        assert!(state.next_change(at(2)) > Some(at(10_002)), "there is nothing to do then");
+        state.stale = true;
+        let roster = state.take_update(at(20_000)).unwrap().roster;
+        assert_eq!(roster.lookup("n"), Lookup::Configured(n), "longer than queue.hold_ttl");
+        state.set_model_list(BackendId(4), list(&[listed]));
+        let roster = state.take_update(at(20_001)).unwrap().roster;
+        assert_eq!(roster.lookup("n"), lookup.unwrap_or(Lookup::Known(n)));
+    }
+}
+
+#[test]
+fn o06_a_pool_that_loses_its_models_again_holds_all_that_it_had() {
+    let (mut state, pods, n) = left_by_two();
+    state.set_cluster(Some(pods[..1].to_vec()), at(2));
+    state.set_model_list(C, list(&["m"]));
+    let m = state.take_update(at(2)).unwrap().roster.lookup("m").known();
+    state.set_cluster(Some(Vec::new()), at(3));
+    let roster = state.take_update(at(3)).unwrap().roster;
+    assert_eq!(roster.lookup("m"), Lookup::Configured(m));
+    assert_eq!(roster.lookup("n"), Lookup::Configured(n));
+    assert!(state.next_change(at(3)) > Some(at(10_003)), "no model has returned");
+    // A server without a list takes the requests that wait for one of them.
+    let any = BackendSpec { models: vec!["*".into()], ..pods[0].clone() };
+    state.set_cluster(Some(vec![any]), at(4));
+    let update = state.take_update(at(4)).unwrap();
+    assert!([m, n].iter().all(|id| serves(&update, BackendId(4)).contains(id)));
+}
+
+/// Otherwise a picker that can read no list would get requests for ever.
+#[test]
+fn o06_a_pool_whose_lists_cannot_be_read_is_at_zero_for_a_minute() {
+    let (mut state, pods, _) = left_by_two();
+    let pod = |drain| Some(vec![BackendSpec { drain, ..pods[0].clone() }]);
+    state.set_cluster(pod(Some(DrainCause::NotReady)), at(2));
+    state.stale = true;
+    assert!(state.take_update(at(100_000)).unwrap().roster.is_at_zero(), "no pod is ready");
+    state.set_cluster(pod(None), at(100_001));
+    assert!(state.take_update(at(100_001)).unwrap().roster.is_at_zero(), "its list is near");
+    assert_eq!(state.next_change(at(100_001)), Some(at(160_001)));
+    let roster = state.take_update(at(160_001)).unwrap().roster;
+    assert!(!roster.is_at_zero() && roster.holds(), "its requests still wait");
+    state.stale = true;
+    assert!(!state.take_update(at(160_002)).unwrap().roster.is_at_zero());
+    state.set_cluster(Some(Vec::new()), at(160_003));
+    assert!(state.take_update(at(160_003)).unwrap().roster.is_at_zero(), "again without a pod");
 }

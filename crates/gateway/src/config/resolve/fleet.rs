@@ -9,6 +9,7 @@ pub(in crate::config) fn fleet(root: &Section<'_>) -> FleetSettings {
     let mut fleet = FleetSettings {
         backends: backends::backends(root.sections("backends")),
         configured_models: Vec::new(),
+        hold_ttl: root.section("queue").get("hold_ttl"),
         endpoints_file: root.section("discovery").path("endpoints_file"),
         kubernetes: kubernetes(&root.section("discovery").section("kubernetes")),
         addressed: false,

@@ -53,7 +53,7 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             UP_TO_A_DAY,
             "The longest time that a request waits if no backend lists its model when it arrives, \
              and `[[models]]` names the model, or the backends come from Kubernetes and none \
-             lists a model.",
+             lists a model. Models of a pool that return later than the first are awaited as long.",
         )
         .default("5m"),
         key(

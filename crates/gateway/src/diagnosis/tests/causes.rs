@@ -108,6 +108,34 @@ fn m03_refusals_of_a_flood_alone_are_a_warning_after_their_cause() {
     assert!(!page.findings[0].text.contains("loud"), "others are refused as well");
 }
 
+#[test]
+fn m03_requests_of_other_flows_without_a_backend_hide_no_flood() {
+    let (mut situation, _) = flooded(0, 0);
+    let other = FlowState {
+        name: "other".into(),
+        queue_depth: 100,
+        unserved: 100,
+        queue_share: 0.714,
+        ..FlowState::default()
+    };
+    situation.flows.insert(0, other);
+    (situation.flows[1].queue_share, situation.flows[2].queue_share) = (0.271, 0.014);
+    (situation.queue.depth, situation.queue.unserved) = (140, 100);
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.subject.as_deref()), ("flow_floods", Some("loud")));
+    let text = "loud floods the queue: 38 of 40 waiting requests that a backend can serve (95 %), \
+                and its weight gives it 50 %";
+    assert_eq!(finding.text, text);
+    // They are in one flow with those that a backend can serve.
+    situation.flows.truncate(1);
+    situation.flows[0].queue_depth = 140;
+    situation.queue.oldest_seconds = Some(5.0);
+    let finding = only(&situation);
+    assert_eq!(finding.id, "one_flow");
+    let text = "all 40 waiting requests that a backend can serve are in one flow (other)";
+    assert!(finding.text.starts_with(text), "{}", finding.text);
+}
+
 fn closed() -> GateCondition {
     let state = "closed: 90 % full, opens below 80 %".into();
     GateCondition { value: Some(0.1), threshold: 0.2, state, ..GateCondition::default() }
@@ -136,6 +164,35 @@ fn m03_a_gate_that_holds_batches_back_for_other_requests_is_a_note() {
     assert!(finding.advice.contains("and restart"), "{}", finding.advice);
     situation.batch_queues[0].in_flight = 3;
     assert_eq!(only(&situation).level, Level::Warning, "all of them are its own");
+}
+
+/// The overload closes the gate, so it is the cause; who asks about batches reads of the gate.
+#[test]
+fn m03_the_sentence_names_a_closed_gate_beside_an_overload() {
+    let (overload, _) = flooded(0, 0);
+    let beside = |gate: GateCondition| {
+        let Situation { gates, batch_queues, .. } = behind_gate(gate);
+        let mut situation = Situation { gates, batch_queues, ..overload.clone() };
+        situation.queue.in_flight = 8;
+        situation
+    };
+    let page = after(6, &beside(closed()));
+    assert!(page.sentence.starts_with("loud floods the queue"), "{}", page.sentence);
+    let remark = "; 40 batch requests wait (the gate load is closed); ";
+    assert!(page.sentence.contains(remark), "{}", page.sentence);
+    let page = after(6, &beside(GateCondition { open: true, left: 3, ..closed() }));
+    assert!(page.sentence.contains("; 40 batch requests wait."), "{}", page.sentence);
+    // Requests of others use the backends, and none waits.
+    let mut busy = behind_gate(closed());
+    busy.queue.in_flight = 8;
+    let page = after(6, &busy);
+    let well = "All is well: 2 of 2 backends are ready, no request waits; 40 batch requests wait \
+                (the gate load is closed); 1 note.";
+    assert_eq!(page.sentence, well);
+    // A gate that cannot be read is worse than the overload.
+    let page = after(6, &beside(GateCondition { stale: true, ..closed() }));
+    let told = "The gate load cannot be read, so 40 batch requests wait";
+    assert!(page.sentence.starts_with(told), "{}", page.sentence);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::super::api_server::ApiServer;
-use super::super::driver::{Driver, Followed};
+use super::super::driver::{Driver, Followed, WATCH_LIMIT};
 use super::super::objects::Pod;
 use super::super::resource::{PODS, Selector};
 use crate::config::settings::Kubernetes;
@@ -73,4 +73,6 @@ async fn x02_a_watch_is_short_and_a_silent_one_is_begun_again() {
     let again = seen.recv().await.unwrap();
     assert!(again.contains("watch=true") && again.contains("resourceVersion=7"), "{again}");
     assert!(began.elapsed() >= Duration::from_secs(60), "{:?}", began.elapsed());
+    let limit = format!("noticed after up to {} seconds", WATCH_LIMIT.as_secs());
+    assert!(include_str!("../../../../../docs/KUBERNETES.md").contains(&limit), "{limit}");
 }
