@@ -75,29 +75,31 @@ impl Request {
         }
     }
 
-    /// Waits for a grant. A request without a backend does not wait for a model that no backend
-    /// will serve: the pool may have returned without it.
+    /// Waits for a grant.
     async fn granted(&mut self) -> Result<Grant, Refused> {
-        let mut models = self.hold_place.is_some().then(|| self.state.fleet.models_changed());
-        loop {
-            if models.is_some() && self.lookup() == Lookup::Unknown {
-                return Err(self.left_out());
-            }
-            let changed = async {
-                match &mut models {
-                    Some(models) => _ = models.changed().await,
-                    None => std::future::pending().await,
-                }
-            };
+        if self.hold_place.is_some() {
+            return self.granted_unless_left_out().await;
+        }
+        let Some(permit) = &mut self.permit else { return Err(Fault::Internal.into()) };
+        let outcome = permit.grant().await;
+        outcome.map_err(|refused| self.refused_after_wait(refused))
+    }
+
+    /// Waits for a grant without a backend, but not for a model that no backend will serve: the
+    /// pool may have returned without it.
+    async fn granted_unless_left_out(&mut self) -> Result<Grant, Refused> {
+        let mut models = self.state.fleet.models_changed();
+        while self.lookup() != Lookup::Unknown {
             let Some(permit) = &mut self.permit else { return Err(Fault::Internal.into()) };
             tokio::select! {
                 biased;
                 outcome = permit.grant() => {
                     return outcome.map_err(|refused| self.refused_after_wait(refused));
                 }
-                () = changed => {}
+                _ = models.changed() => {}
             }
         }
+        Err(self.left_out())
     }
 
     /// The refusal of a request that has waited for a model that no backend will serve.
