@@ -407,9 +407,17 @@ fn k02_a_late_ask_of_a_lasting_overload_does_not_wait_for_a_cache() {
     for (overload_after, evicted) in [(Span::ZERO, true), (Span::from_secs(60), false)] {
         let settings = Settings { objectives, overload_after, ..delays(10) };
         let (mut fixture, running) = crowded(settings, 4);
+        let mut last = running[0];
+        for _ in 0..6 {
+            // The objective is within reach.
+            let fresh = fixture.queue("flow", Band::Normal);
+            fixture.settle(last, 1);
+            last = fresh;
+        }
+        fixture.granted();
         let waiting = offer_same(&mut fixture);
         fixture.pass(Span::from_secs(3));
-        fixture.settle(running[0], 1);
+        fixture.settle(last, 1);
         let is_gone = |event: &Event| {
             matches!(event, Event::Evicted { ticket, reason, .. }
                 if (*ticket, *reason) == (waiting, Eviction::TooLate))
