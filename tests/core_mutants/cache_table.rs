@@ -117,6 +117,13 @@ pub(super) const CACHE: &[Mutant] = &[
         noticed_by: "slack::k02_inside_a_flow_no",
     },
     Mutant {
+        name: "asks with the same beginning go in a random order",
+        file: "controller/slack.rs",
+        site: "best.cached.map(|known| known + «known / MORE_BY») {",
+        instead: "0",
+        noticed_by: "slack::k02_an_ask_goes_before",
+    },
+    Mutant {
         name: "only the first ask of a flow counts how often it was passed",
         file: "controller/slack.rs",
         site: "passes: «line[..at].to_vec()» };",
@@ -200,6 +207,20 @@ pub(super) const CACHE: &[Mutant] = &[
         site: "since.after(most.min(«self.settings.cache_delay»))",
         instead: "Span::from_secs(100)",
         noticed_by: "slack::k02_an_ask_waits",
+    },
+    Mutant {
+        name: "each ask that becomes the first waits for a cache anew",
+        file: "controller/delays.rs",
+        site: "let held = «fair_queue.held_since.unwrap_or(now)»;",
+        instead: "now",
+        noticed_by: "slack::k02_a_fair_queue_is_held",
+    },
+    Mutant {
+        name: "a late ask that is not served waits for a cache",
+        file: "controller/delays.rs",
+        site: "if «is_evicted» ||",
+        instead: "false",
+        noticed_by: "slack::k02_a_late_ask",
     },
     Mutant {
         name: "other bands wait with an ask that waits for a cache",

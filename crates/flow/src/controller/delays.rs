@@ -27,13 +27,14 @@ struct CacheWait {
 impl Controller {
     /// Until when a waiting ask does not go, because a backend without room has its prompt. The
     /// wait takes no more than half of the time until the ask would become late, or expire if it is
-    /// late already. One that is not served anyway does not wait.
+    /// late already. One that is not served anyway does not wait. Between two grants a fair queue
+    /// is held for `cache_delay` at most.
     pub(super) fn delay_of(&self, slot: u32, now: Time) -> Option<Time> {
         let ask = &self.asks[slot];
         let FlowQueue { flow, pool, band, .. } = self.flow_queues[ask.flow_queue];
-        let overload = &self.fair_queues[pool as usize][band.index()].overload;
+        let fair_queue = &self.fair_queues[pool as usize][band.index()];
         let is_late = ask.is_late(now);
-        let is_evicted = is_late && overload.lasts(self.settings.overload_after, now);
+        let is_evicted = is_late && fair_queue.overload.lasts(self.settings.overload_after, now);
         if is_evicted || self.flows[flow].limited {
             return None;
         }
@@ -43,6 +44,9 @@ impl Controller {
         let room = self.settings.bounds.to_dequeue();
         let until = self.cache_awaited(pool, room, &self.route_input_of(slot), wait)?;
         let ends = if is_late { ask.deadline } else { ask.fresh_until().min(ask.deadline) };
+        // In other orders than that of arrival, each ask that becomes the first would wait anew.
+        let held = fair_queue.held_since.unwrap_or(now);
+        let until = until.min(held.after(self.settings.cache_delay));
         Some(until.min(half_way(turn, ends))).filter(|&until| now < until)
     }
 

@@ -16,6 +16,10 @@ use crate::weight::Weight;
 const COMPARED_MAX: usize = 64;
 /// The most asks that are compared for one grant, in equal parts from the flow queues.
 const LOOK_MAX: usize = 256;
+/// An ask goes before one with an earlier turn only if more of its prompt is cached by one part in
+/// this many. Smaller differences come from estimates: asks with the same beginning would be served
+/// in a random order, and some would wait until they may no longer be passed.
+const MORE_BY: u64 = 16;
 /// Each ask is compared with the cache of each backend. In a large pool fewer asks are compared, so
 /// that a grant stays short.
 const LOOKUPS_MAX: usize = 4096;
@@ -78,8 +82,10 @@ impl Controller {
         }
         if let Some(delay) = delay.filter(|_| best.cached.is_none()) {
             self.look_again_at(delay);
+            self.fair_queue_of(turn).held_since.get_or_insert(now);
             return Next::Held;
         }
+        self.fair_queue_of(turn).held_since = None;
         for &slot in &best.passes {
             if let Some(kept) = self.prompts.get_mut(slot as usize) {
                 kept.passed += 1;
@@ -131,7 +137,7 @@ impl Controller {
             let kept = self.prompts.get(slot as usize);
             passed_most = passed_most.max(kept.map_or(0, |kept| kept.passed));
             let cached = Some(self.cached_at_free_place(flow_queue, slot));
-            if cached <= best.cached {
+            if cached <= best.cached.map(|known| known + known / MORE_BY) {
                 continue;
             }
             match self.delay_of(slot, now) {

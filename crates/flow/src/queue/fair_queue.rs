@@ -24,6 +24,8 @@ pub(crate) struct FairQueue {
     pub(crate) clock: VirtualClock,
     pub(crate) cost_waiting: u64,
     pub(crate) overload: OverloadDuration,
+    /// Since when every ask that could go has waited for a cache; `None` after a grant.
+    pub(crate) held_since: Option<Time>,
     heap: Heap,
     /// The flow queues that hold more than their share, from which more places are kept free.
     over_share_heap: Heap,
@@ -82,6 +84,7 @@ impl FairQueue {
         self.cost_waiting -= cost;
         if self.cost_waiting == 0 {
             self.overload.emptied(now);
+            self.held_since = None;
         }
     }
 

@@ -46,6 +46,8 @@ struct Trial {
     slack: i128,
     /// Whether the gap was ever larger than the bound without slack.
     exceeded: bool,
+    /// Whether an ask waited for a cache.
+    delayed: bool,
     dice: Dice,
     waiting: Vec<Vec<Ticket>>,
     cost_of: std::collections::BTreeMap<Ticket, (usize, i128)>,
@@ -66,9 +68,21 @@ impl Trial {
 
     /// A run in which asks whose prompts are cached go first, up to a slack.
     fn with_slack(slots: u64, exact: bool, seed: u64, slack: u32) -> Self {
-        let settings = Settings { cache_tokens: 640, cache_slack: slack, ..weighted(slots as f64) };
+        Self::with_delay(slots, exact, seed, slack, Span::ZERO)
+    }
+
+    /// A run in which asks also wait for one of two backends, if there is a delay.
+    fn with_delay(slots: u64, exact: bool, seed: u64, slack: u32, cache_delay: Span) -> Self {
+        let settings = Settings {
+            cache_tokens: 640,
+            cache_slack: slack,
+            cache_delay,
+            ..weighted(slots as f64)
+        };
+        let backends = if cache_delay > Span::ZERO { 2 } else { 1 };
         Self {
-            fixture: Fixture::new(settings, 1),
+            fixture: Fixture::new(settings, backends),
+            delayed: false,
             slack: 2 * (i128::from(slack) << 24),
             exact,
             exceeded: false,
@@ -144,6 +158,18 @@ impl Trial {
             gate.settle(ticket, crate::Usage::Cost(actual as u64), now).unwrap();
         }
         self.observe();
+        self.collect();
+    }
+
+    /// Lets some of the wait for a cache pass.
+    fn pass(&mut self, millis: u64) {
+        self.delayed |= self.fixture.gate.look_again.is_some();
+        self.fixture.now = self.fixture.now.after(Span::from_millis(millis));
+        self.fixture.gate.wake(self.fixture.now);
+        self.collect();
+    }
+
+    fn collect(&mut self) {
         while let Some(event) = self.fixture.gate.poll_event() {
             let Event::Granted { ticket, .. } = event else { panic!("no request is evicted here") };
             let flow = self.cost_of[&ticket].0;
@@ -212,6 +238,9 @@ impl Trial {
             15 => self.cancel(flow),
             _ => {}
         }
+        if self.fixture.gate.settings.cache_delay > Span::ZERO {
+            self.pass(u64::from(b) % 4);
+        }
     }
 }
 
@@ -257,6 +286,24 @@ fn k02_the_bound_with_slack_holds_at_every_step() {
         used |= trial.exceeded;
     }
     assert!(used, "with slack, some flow went further ahead than without it");
+}
+
+/// K02: the same while asks wait for the backend that has their prompt. The wait moves no tag.
+#[test]
+fn k02_the_bound_with_slack_holds_while_asks_wait_for_a_cache() {
+    let mut delayed = 0;
+    for seed in 0..60 {
+        let slack = [1, 30, 300, 5000][seed as usize % 4];
+        let delay = Span::from_millis([5, 50, 500][seed as usize % 3]);
+        let mut trial = Trial::with_delay(1 + seed % 3, seed % 5 > 0, seed, slack, delay);
+        for _ in 0..1500 {
+            let (operation, a) = (trial.dice.below(256) as u8, trial.dice.next() as u16);
+            let b = trial.dice.next() as u16;
+            trial.step(operation, a, b);
+        }
+        delayed += usize::from(trial.delayed);
+    }
+    assert!(delayed > 30, "asks waited for a cache in {delayed} of 60 runs");
 }
 
 /// Q03, Q04: long runs with every flow backlogged, where small errors would add up.

@@ -2,7 +2,7 @@
 //! K03: cached tokens are not charged.
 
 use super::fixture::{Fixture, MODEL, backend, limited_to, prompt};
-use crate::{Ask, BackendId, Band, Settings, Span, Ticket, Usage, Verdict};
+use crate::{Ask, BackendId, Band, Event, Eviction, Order, Settings, Span, Ticket, Usage, Verdict};
 
 const TOKENS: u64 = 640;
 
@@ -126,6 +126,24 @@ fn k02_inside_a_flow_no_ask_is_passed_more_often_than_allowed() {
         // The second ask was passed by as many.
         line.next();
         assert_eq!(line.running, line.names[1].0, "reorder {reorder}");
+    }
+}
+
+/// How many tokens of a prompt are cached is an estimate from its bytes. Two asks with the same
+/// beginning differ in it, and the order must not follow the difference.
+#[test]
+fn k02_an_ask_goes_before_an_older_one_only_if_much_more_of_it_is_cached() {
+    for (older, expected) in [(10, 0), (13, 0), (5, 1)] {
+        let mut line = Line::reordered(4);
+        for (blocks, tokens) in [(older, TOKENS / 10 * older as u64), (10, TOKENS + 30)] {
+            let ask = Ask { prompt: tokens, ..line.fixture.ask("flow") };
+            let blocks = prompt(0, 0, blocks);
+            let verdict = line.fixture.gate.offer_prompt(ask, blocks, line.fixture.now);
+            let Verdict::Queued { ticket } = verdict else { panic!("{verdict:?}") };
+            line.names.push((ticket, "flow"));
+        }
+        line.next();
+        assert_eq!(line.running, line.names[expected].0, "{older} blocks of 64 tokens, and 670");
     }
 }
 
@@ -380,6 +398,48 @@ fn k02_no_ask_becomes_late_while_it_waits_for_a_cache() {
         fixture.pass(Span::from_millis(2));
         assert_eq!(fixture.granted(), [waiting]);
     }
+}
+
+/// An overload that lasts serves no late ask, so none waits for a cache.
+#[test]
+fn k02_a_late_ask_of_a_lasting_overload_does_not_wait_for_a_cache() {
+    let objectives = [Span::from_secs(2); crate::BANDS];
+    for (overload_after, evicted) in [(Span::ZERO, true), (Span::from_secs(60), false)] {
+        let settings = Settings { objectives, overload_after, ..delays(10) };
+        let (mut fixture, running) = crowded(settings, 4);
+        let mut last = running[0];
+        for _ in 0..6 {
+            // The objective is within reach.
+            let fresh = fixture.queue("flow", Band::Normal);
+            fixture.settle(last, 1);
+            last = fresh;
+        }
+        fixture.granted();
+        let waiting = offer_same(&mut fixture);
+        fixture.pass(Span::from_secs(3));
+        fixture.settle(last, 1);
+        let is_gone = |event: &Event| {
+            matches!(event, Event::Evicted { ticket, reason, .. }
+                if (*ticket, *reason) == (waiting, Eviction::TooLate))
+        };
+        assert_eq!(fixture.events.iter().any(is_gone), evicted, "{overload_after:?}");
+        assert_eq!(fixture.granted(), []);
+    }
+}
+
+/// In the order of deadlines each new ask may become the first one. They do not wait in turn.
+#[test]
+fn k02_a_fair_queue_is_held_for_a_cache_no_longer_than_one_delay() {
+    let (mut fixture, _) = crowded(Settings { order: Order::Deadline, ..delays(1) }, 3);
+    let mut asks = Vec::new();
+    for ttl in [900, 800, 700, 600] {
+        let ask = Ask { prompt: 6400, ttl: Some(Span::from_secs(ttl)), ..fixture.ask("flow") };
+        let verdict = fixture.gate.offer_prompt(ask, prompt(0, 0, 100), fixture.now);
+        let Verdict::Queued { ticket } = verdict else { panic!("{verdict:?}") };
+        asks.push(ticket);
+        fixture.pass(Span::from_millis(300));
+    }
+    assert_eq!(fixture.granted(), [asks[3]], "after one second");
 }
 
 /// What is computed again delays the asks in flight there, so the wait is worth more. A critical

@@ -101,7 +101,8 @@ impl Reference {
             let line = self.next_asks_of(flow_queue, (256 / within.len()).max(1));
             let allowed = (0..line.len()).filter(|&at| self.may_pass(&line[..at]));
             for at in allowed.collect::<Vec<_>>() {
-                let is_better = self.most_cached(line[at], bound) > self.most_cached(best, bound);
+                let known = self.most_cached(best, bound);
+                let is_better = self.most_cached(line[at], bound) > known + known / 16;
                 (best, passed) = match is_better {
                     true => (line[at], line[..at].to_vec()),
                     false => (best, passed),
