@@ -351,6 +351,24 @@ fn k02_an_ask_waits_for_a_cache_from_its_turn_on() {
     assert_eq!(fixture.granted(), [waiting]);
 }
 
+/// The grants of others do not begin its wait anew.
+#[test]
+fn k02_an_ask_waits_for_a_cache_no_longer_because_others_go() {
+    let (mut fixture, running) = crowded(delays(1), 3);
+    let waiting = offer_same(&mut fixture);
+    fixture.pass(Span::from_millis(600));
+    let ask = Ask { prompt: 6400, ..fixture.ask("flow") };
+    let other = fixture.gate.offer_prompt(ask, prompt(7, 0, 100), fixture.now);
+    let Verdict::Queued { ticket: other } = other else { panic!("{other:?}") };
+    fixture.collect();
+    assert_eq!(fixture.granted(), [other]);
+    fixture.settle(running[0], 1);
+    fixture.pass(Span::from_millis(399));
+    assert_eq!(fixture.granted(), []);
+    fixture.pass(Span::from_millis(1));
+    assert_eq!(fixture.granted(), [waiting]);
+}
+
 /// A backend that has just come must not stay empty.
 #[test]
 fn k02_an_old_ask_goes_to_an_emptier_backend() {
