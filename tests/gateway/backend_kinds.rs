@@ -1,9 +1,12 @@
 //! R07: the software of a configured backend is asked, whatever its port.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::support::gateway::{TWO, config};
-use crate::support::{Backend, Engine, Gateway, Nowhere, ScriptedResponse, chat, eventually};
+use crate::support::{
+    Backend, Engine, Gateway, Nowhere, ScriptedResponse, Stopwatch, chat, eventually,
+};
 
 /// A gateway that must learn the models of this backend.
 fn before(sections: &str, address: SocketAddr) -> Gateway {
@@ -68,6 +71,23 @@ fn r07_a_backend_that_is_replaced_by_another_kind_is_asked_again() {
     await_kind(&gateway, "vllm");
     gateway.await_ready(1);
     assert_eq!(gateway.ask(&chat("m").with("max_tokens", 2)).status, 200);
+}
+
+/// It answers fastest, so it would get most of the requests until its list is fetched again, after
+/// half a minute.
+#[test]
+fn x01_a_backend_that_begins_to_refuse_is_found_by_its_responses() {
+    let backend = Backend::start(|_| ScriptedResponse::json(403, "{}"));
+    let gateway = before("", backend.address());
+    gateway.await_ready(1);
+    backend.set_forbidding(true);
+    let watch = Stopwatch::start();
+    assert_eq!(gateway.ask(&chat("m")).status, 403);
+    eventually("without requests", || match gateway.backend("one")["state"].as_str() {
+        Some("starting") => Ok(()),
+        state => Err(format!("{state:?}")),
+    });
+    assert!(watch.elapsed() < Duration::from_secs(25), "{:?}", watch.elapsed());
 }
 
 /// Without its list an engine would get requests for any name.

@@ -53,6 +53,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use flow::{BackendId, ModelId, Time};
+use http::StatusCode;
 use tokio::sync::{Notify, Semaphore, watch as broadcast};
 
 use crate::clock::Clock;
@@ -180,6 +181,13 @@ impl Fleet {
     pub(crate) fn answered(&self, endpoint: &Endpoint, sent: Time) {
         if endpoint.stats.has_failures() {
             self.change(|state, now| state.answered(endpoint.id, sent, now));
+        }
+    }
+
+    /// Looks at the status of a response: a backend that answers 403 may refuse every request.
+    pub(crate) fn note_status(&self, endpoint: &Endpoint, status: StatusCode) {
+        if status == StatusCode::FORBIDDEN {
+            self.change(|state, now| state.refused_request(endpoint.id, now));
         }
     }
 

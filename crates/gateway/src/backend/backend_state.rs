@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use flow::{EngineReading, ModelId, Time};
+use flow::{EngineReading, ModelId, Span, Time};
 use tokio::sync::Notify;
 
 use super::endpoint::Endpoint;
@@ -13,6 +13,8 @@ use crate::config::settings::BackendSpec;
 
 /// The configured name that stands for all models.
 const ANY: &str = "*";
+/// Refused requests make its model list due at most once in this time.
+const REFUSED_PAUSE: Span = Span::from_secs(1);
 
 /// One backend.
 #[derive(Debug)]
@@ -29,6 +31,10 @@ pub(super) struct BackendState {
     pub(super) list_error: Option<String>,
     /// How often in a row it has refused its list.
     pub(super) list_refusals: u8,
+    /// Whether its list is fetched soon, because it has refused a request.
+    pub(super) list_wanted: bool,
+    /// When that was last so.
+    pub(super) list_wanted_at: Option<Time>,
     /// The ids of the models that it serves, sorted.
     pub(super) serves: Vec<ModelId>,
     /// The ids of the subsets that it belongs to.
@@ -68,6 +74,8 @@ impl BackendState {
             models: ServedModels::given(&spec),
             list_error: None,
             list_refusals: 0,
+            list_wanted: false,
+            list_wanted_at: None,
             spec,
             endpoint: Arc::new(endpoint),
             check_now: Arc::default(),
@@ -89,7 +97,17 @@ impl BackendState {
 
     /// Whether its list is needed before the next regular fetch.
     pub(super) fn needs_list(&self) -> bool {
-        matches!(self.models, ServedModels::Unknown) || self.list_refusals > 0
+        matches!(self.models, ServedModels::Unknown) || self.list_refusals > 0 || self.list_wanted
+    }
+
+    /// It has answered a request with 403. It may refuse all requests, and answers fastest, so its
+    /// list is fetched now.
+    pub(super) fn refused_request(&mut self, now: Time) {
+        let is_due = self.list_wanted_at.is_none_or(|at| at.after(REFUSED_PAUSE) <= now);
+        if self.spec.models.is_empty() && is_due {
+            (self.list_wanted, self.list_wanted_at) = (true, Some(now));
+            self.check_now.notify_one();
+        }
     }
 
     /// Logs the health status if it has changed.

@@ -38,7 +38,7 @@ pub(super) struct FleetState {
     pub(super) settings: FleetSettings,
     sources: BTreeMap<BackendSource, Vec<BackendSpec>>,
     /// Whether a cluster is known that may get backends.
-    has_pool: bool,
+    pub(super) has_pool: bool,
     pub(super) backends: BTreeMap<BackendId, BackendState>,
     last_id: u32,
     model_ids: ModelIds,
@@ -134,6 +134,13 @@ impl FleetState {
         let Some(backend) = self.backends.get_mut(&id) else { return };
         backend.health.answered(sent, now);
         backend.endpoint.stats.set_has_failures(backend.health.has_failures());
+    }
+
+    /// Records that a backend answered a request with 403.
+    pub(super) fn refused_request(&mut self, id: BackendId, now: Time) {
+        if let Some(backend) = self.backends.get_mut(&id) {
+            backend.refused_request(now);
+        }
     }
 
     /// Records a response that broke off after it had begun.

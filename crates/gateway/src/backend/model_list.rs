@@ -174,7 +174,16 @@ impl FleetState {
         if !backend.spec.models.is_empty() {
             return;
         }
+        backend.list_wanted = false;
         let (name, known) = (&backend.spec.id, backend.list_error.take());
+        let reply = match reply {
+            // What runs in the pods of a cluster are model servers, and one that starts may answer
+            // something else before it has its list. It would get the requests for every model.
+            ModelListReply::Unsupported(reason) if self.has_pool && !reason.is_no_such_page() => {
+                ModelListReply::Unavailable(reason)
+            }
+            reply => reply,
+        };
         backend.list_refusals = match reply {
             ModelListReply::Forbidden(_) => backend.list_refusals.saturating_add(1),
             _ => 0,
@@ -233,6 +242,13 @@ impl ListedModel {
 }
 
 // === impl ModelListError ===
+
+impl ModelListError {
+    /// Whether the server has no such page, or only for clients with a key.
+    fn is_no_such_page(&self) -> bool {
+        matches!(self, Self::Status(_, status) if status.is_client_error())
+    }
+}
 
 impl fmt::Display for ModelListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -89,6 +89,7 @@ impl ObservedResponse {
             Attempt::Answered => {
                 let sent = self.request.as_ref().map(|request| request.record.sent);
                 state.fleet.answered(&self.endpoint, sent.unwrap_or_else(|| state.clock.now()));
+                state.fleet.note_status(&self.endpoint, head_of.status);
             }
             _ => state.fleet.report(&self.endpoint, attempt, &head_of.cause()),
         }

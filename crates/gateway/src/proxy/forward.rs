@@ -98,6 +98,7 @@ impl ProxiedRequest {
             AttemptOutcome::Answered(response) => {
                 self.request.record.attempted(Attempt::Answered);
                 self.request.state.fleet.answered(endpoint, now);
+                self.request.state.fleet.note_status(endpoint, response.status());
                 endpoint.note_credential(response.status());
                 Next::Respond(response)
             }

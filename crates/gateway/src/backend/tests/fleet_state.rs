@@ -171,6 +171,43 @@ fn x01_a_backend_that_refuses_its_list_gets_no_requests() {
     assert_eq!(state.statuses(at(4))[0].reason, None);
 }
 
+/// It may refuse all of them, and it answers fastest.
+#[test]
+fn x01_a_refused_request_makes_the_list_due_once_a_second() {
+    let (mut state, _) = state(vec![
+        spec("a", 1, BackendKind::Generic, &[]),
+        spec("b", 2, BackendKind::Generic, &["m"]),
+    ]);
+    state.set_model_list(A, list(&["m"]));
+    for (millis, due) in [(10, true), (1009, false), (1010, true)] {
+        state.refused_request(A, at(millis));
+        assert_eq!(state.backends[&A].needs_list(), due, "after {millis} ms");
+        state.set_model_list(A, list(&["m"]));
+        assert!(!state.backends[&A].needs_list(), "it was fetched");
+    }
+    state.refused_request(B, at(1020));
+    assert!(!state.backends[&B].needs_list(), "its list is configured");
+}
+
+/// A server that starts may answer anything before it has its list.
+#[test]
+fn x01_x02_a_pod_whose_answer_is_no_list_gets_no_requests() {
+    let mut state = of_cluster();
+    state.set_cluster(Some(vec![spec("a", 1, BackendKind::Generic, &[])]), at(0));
+    state.checked(A, CheckResult::Healthy, at(0), at(0));
+    let status = |code| ModelListError::Status("/v1/models", code);
+    let moved = status(http::StatusCode::FOUND);
+    for answer in [ModelListError::NotAList("/v1/models"), moved] {
+        state.set_model_list(A, ModelListReply::Unsupported(answer));
+        let update = state.take_update(at(1));
+        assert!(update.is_none_or(|update| ready(&update).is_empty()));
+    }
+    let reason = state.statuses(at(1))[0].reason.clone().unwrap();
+    assert_eq!(reason, "its model list is unknown: /v1/models answered 302 Found");
+    state.set_model_list(A, ModelListReply::Unsupported(status(http::StatusCode::NOT_FOUND)));
+    assert_eq!(ready(&state.take_update(at(2)).unwrap()), [1], "it has no such page");
+}
+
 #[test]
 fn x01_a_backend_without_a_list_takes_any_name() {
     let specs =
