@@ -78,7 +78,8 @@ fn r07_a_backend_that_is_replaced_by_another_kind_is_asked_again() {
 #[test]
 fn x01_a_backend_that_begins_to_refuse_is_found_by_its_responses() {
     let backend = Backend::start(|_| ScriptedResponse::json(403, "{}"));
-    let gateway = before("", backend.address());
+    let entry = "[[backends]]\nid = \"one\"\nkind = \"generic\"\nurl = \"http://";
+    let gateway = Gateway::launch(&format!("{TWO}{entry}{}\"\n", backend.address()));
     gateway.await_ready(1);
     backend.set_forbidding(true);
     let watch = Stopwatch::start();
