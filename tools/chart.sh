@@ -46,6 +46,21 @@ check_triggers() {
 	rm "$shown"
 }
 
+# refuses TEXT ARGUMENTS: whether `helm template` fails with this text.
+refuses() {
+	local text=$1 said
+	shift
+	said=$(helm template tidegate "$chart" --namespace models --kube-version 1.33 "$@" 2>&1 >/dev/null) &&
+		{ echo "$chart: accepted: $*" >&2; exit 1; }
+	grep -qF -- "$text" <<<"$said" || { echo "$chart: $*: $said" >&2; exit 1; }
+}
+
+check_refusals() {
+	refuses 'terminationGracePeriodSeconds must be at least 20' \
+		--set mode=serve,terminationGracePeriodSeconds=19
+	refuses 'preStopSleepSeconds needs Kubernetes 1.30' --set mode=serve --kube-version 1.29
+}
+
 if [ "${1:-}" = --check ]; then
 	for file in deploy/kubernetes/*.yaml; do
 		grep -q "Sum of the chart: $sum\." "$file" || { echo "$file is not of this chart: make chart" >&2; exit 1; }
@@ -56,6 +71,7 @@ if [ "${1:-}" = --check ]; then
 		render_all "$fresh"
 		diff -r "$fresh" deploy/kubernetes
 		check_triggers
+		check_refusals
 	fi
 	exit
 fi
@@ -65,6 +81,7 @@ install kubeconform github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
 rm -f deploy/kubernetes/*.yaml
 render_all deploy/kubernetes
 check_triggers
+check_refusals
 
 # The schemas of the API server and of the CRDs, from their sources.
 if ! [ -d .tools/schemas ]; then

@@ -19,7 +19,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* The configuration: that of the chart, with `config` over it. */}}
 {{- define "tidegate.config" -}}
-{{- $grace := printf "%ds" (sub .Values.terminationGracePeriodSeconds 10) -}}
+{{- $sleep := ternary .Values.preStopSleepSeconds 0 (eq .Values.mode "serve") | int -}}
+{{- $seconds := sub .Values.terminationGracePeriodSeconds (add 10 $sleep) -}}
+{{- if lt $seconds 5 -}}
+{{- fail (printf "terminationGracePeriodSeconds must be at least %d: 15 more than preStopSleepSeconds" (add 15 $sleep)) -}}
+{{- end -}}
+{{- $grace := printf "%ds" $seconds -}}
 {{- $config := dict "server" (dict "listen" "0.0.0.0:8430" "grace" $grace) -}}
 {{- if eq .Values.mode "epp" -}}
 {{- $listen := dict "listen" "0.0.0.0:9002" "health_listen" "0.0.0.0:9003" "metrics_listen" "0.0.0.0:9090" "llm_d_metrics" true -}}
