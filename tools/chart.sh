@@ -32,6 +32,7 @@ render_all() {
 		--set podDisruptionBudget.enabled=true,networkPolicy.enabled=true \
 		--set serviceMonitor.enabled=true,scaledObject.enabled=true \
 		$only/{inferencepool,httproute,poddisruptionbudget,networkpolicy,servicemonitor,scaledobject}.yaml
+	render "$1/serve-examples.yaml" --set mode=serve,httpRoute.create=true $only/httproute.yaml
 	render "$1/scaledobject-push.yaml" $only/scaledobject.yaml \
 		--set scaledObject.enabled=true,scaledObject.trigger=external-push,scaledObject.minReplicas=0
 }
@@ -44,6 +45,21 @@ check_triggers() {
 	render "$shown" --set scaledObject.enabled=true,scaledObject.trigger=external-push,scaledObject.scalerPort=9105
 	grep -q 'listen: 0.0.0.0:9105' "$shown" || { echo "$chart: external-push lacks scaler.listen" >&2; exit 1; }
 	rm "$shown"
+}
+
+# The text after an installation, which `helm template` does not show, as a template of a copy.
+check_notes() {
+	local copy=$(mktemp -d) said
+	cp -r "$chart/." "$copy"
+	{ printf 'kind: Notes\ntext: |\n'; sed 's/^/  /' "$chart/templates/NOTES.txt"; } >"$copy/templates/notes.yaml"
+	notes() { helm template tidegate "$copy" --kube-version 1.33 --show-only templates/notes.yaml "$@"; }
+	for mode in epp serve; do
+		said=$(notes --set "mode=$mode")
+		grep -q 'the status pages need no key' <<<"$said" || { echo "$chart: $mode: no warning" >&2; exit 1; }
+		said=$(notes --set "mode=$mode,env[0].name=TIDEGATE_AUTH__KEYS,env[0].value=any")
+		! grep -q WARNING <<<"$said" || { echo "$chart: $mode: a warning despite a key" >&2; exit 1; }
+	done
+	rm -r "$copy"
 }
 
 # refuses TEXT ARGUMENTS: whether `helm template` fails with this text.
@@ -72,6 +88,7 @@ if [ "${1:-}" = --check ]; then
 		diff -r "$fresh" deploy/kubernetes
 		check_triggers
 		check_refusals
+		check_notes
 	fi
 	exit
 fi
@@ -82,6 +99,7 @@ rm -f deploy/kubernetes/*.yaml
 render_all deploy/kubernetes
 check_triggers
 check_refusals
+check_notes
 
 # The schemas of the API server and of the CRDs, from their sources.
 if ! [ -d .tools/schemas ]; then

@@ -87,6 +87,18 @@ def check_examples(found, labels, ports):
     assert config["epp"]["llm_d_metrics"], "the rules of the ScaledObject use these names"
 
 
+def check_serve_examples(found, ports):
+    """The route has the paths of clients and not those of operators, which share the port."""
+    examples = objects("serve-examples.yaml")
+    (rule,) = examples["HTTPRoute"]["spec"]["rules"]
+    (backend,) = rule["backendRefs"]
+    assert backend["name"] == found["Service"]["metadata"]["name"]
+    assert backend["port"] == ports["http"]
+    matched = {(match["path"]["type"], match["path"]["value"]) for match in rule["matches"]}
+    engine = {("Exact", path) for path in ("/tokenize", "/detokenize", "/rerank", "/score")}
+    assert matched == engine | {("PathPrefix", path) for path in ("/v1", "/api", "/openai")}, matched
+
+
 def check_values(values, schema, path=""):
     """Each value has a place in the schema, and each place of the schema a value."""
     known = set(schema.get("properties", {}))
@@ -100,7 +112,8 @@ def check_values(values, schema, path=""):
 def main():
     folder = pathlib.Path(sys.argv[1])
     check_examples(*check_mode("epp", folder))
-    check_mode("serve", folder)
+    found, _, ports = check_mode("serve", folder)
+    check_serve_examples(found, ports)
     schema = json.loads((CHART / "values.schema.json").read_text())
     check_values(yaml.safe_load((CHART / "values.yaml").read_text()), schema)
 

@@ -17,6 +17,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{/* Whether the status pages need an admin key. Empty: they do not. */}}
+{{- define "tidegate.keys" -}}
+{{- $auth := default dict .Values.config.auth -}}
+{{- if or $auth.keys $auth.key_file .Values.config.tenants -}}true{{- end -}}
+{{- range .Values.env -}}
+{{- if has .name (list "TIDEGATE_AUTH__KEYS" "TIDEGATE_AUTH__KEY_FILE") -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The configuration: that of the chart, with `config` over it. */}}
 {{- define "tidegate.config" -}}
 {{- $sleep := ternary .Values.preStopSleepSeconds 0 (eq .Values.mode "serve") | int -}}
