@@ -26,13 +26,16 @@ render_all() {
 	local only=--show-only=templates
 	helm lint --strict --quiet "$chart"
 	render "$1/epp.yaml"
-	render "$1/serve.yaml" --set mode=serve,discovery.pool=,discovery.selector=app=llama
+	render "$1/serve.yaml" --set mode=serve,discovery.selector=app=llama
 	render "$1/rbac.yaml" $only/rbac.yaml --set discovery.service=any,discovery.selector=app=any
 	render "$1/examples.yaml" --set inferencePool.create=true,httpRoute.create=true,replicas=2 \
 		--set podDisruptionBudget.enabled=true,networkPolicy.enabled=true \
 		--set serviceMonitor.enabled=true,scaledObject.enabled=true \
 		$only/{inferencepool,httproute,poddisruptionbudget,networkpolicy,servicemonitor,scaledobject}.yaml
-	render "$1/serve-examples.yaml" --set mode=serve,httpRoute.create=true $only/httproute.yaml
+	local peer=namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name
+	render "$1/serve-examples.yaml" --set mode=serve,httpRoute.create=true,networkPolicy.enabled=true \
+		--set "networkPolicy.from[0].$peer=gateway,networkPolicy.metricsFrom[0].$peer=monitoring" \
+		$only/{httproute,networkpolicy}.yaml
 	render "$1/scaledobject-push.yaml" $only/scaledobject.yaml \
 		--set scaledObject.enabled=true,scaledObject.trigger=external-push,scaledObject.minReplicas=0
 }
@@ -74,6 +77,9 @@ refuses() {
 check_refusals() {
 	refuses 'terminationGracePeriodSeconds must be at least 20' \
 		--set mode=serve,terminationGracePeriodSeconds=19
+	refuses 'httpRoute.create needs discovery.pool' --set httpRoute.create=true,discovery.pool=
+	refuses 'inferencePool.create needs discovery.pool' \
+		--set inferencePool.create=true,discovery.pool=
 	refuses 'preStopSleepSeconds needs Kubernetes 1.30' --set mode=serve --kube-version 1.29
 }
 

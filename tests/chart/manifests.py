@@ -126,6 +126,13 @@ def check_serve_examples(found, ports):
     assert backend["name"] == found["Service"]["metadata"]["name"]
     assert backend["port"] == ports["http"]
     matched = {(match["path"]["type"], match["path"]["value"]) for match in rule["matches"]}
+    # One port has the requests and the metrics.
+    (allowed,) = examples["NetworkPolicy"]["spec"]["ingress"]
+    peers = [peer["namespaceSelector"]["matchLabels"].popitem()[1] for peer in allowed["from"]]
+    assert peers == ["gateway", "monitoring"], peers
+    assert [port["port"] for port in allowed["ports"]] == [ports["http"]]
+    config = yaml.safe_load(found["ConfigMap"]["data"]["tidegate.yaml"])
+    assert set(config["discovery"]["kubernetes"]) == {"selector", "port"}, config
     engine = {("Exact", path) for path in ("/tokenize", "/detokenize", "/rerank", "/score")}
     assert matched == engine | {("PathPrefix", path) for path in ("/v1", "/api", "/openai")}, matched
 

@@ -17,6 +17,13 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{/* The InferencePool to follow. In mode serve a Service or a selector takes its place. */}}
+{{- define "tidegate.pool" -}}
+{{- with .Values.discovery -}}
+{{- if not (and (eq $.Values.mode "serve") (or .service .selector)) -}}{{- .pool -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Whether the status pages need an admin key. Empty: they do not. */}}
 {{- define "tidegate.keys" -}}
 {{- $auth := default dict .Values.config.auth -}}
@@ -47,8 +54,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 {{- $found := dict -}}
+{{- $pool := include "tidegate.pool" . -}}
 {{- with .Values.discovery -}}
-{{- if .pool -}}{{- $_ := set $found "pool" .pool -}}{{- $_ := set $found "pool_group" (default "stable" .poolGroup) -}}{{- end -}}
+{{- if $pool -}}{{- $_ := set $found "pool" $pool -}}{{- $_ := set $found "pool_group" (default "stable" .poolGroup) -}}{{- end -}}
 {{- if .service -}}{{- $_ := set $found "service" .service -}}{{- end -}}
 {{- if .selector -}}{{- $_ := set $found "selector" .selector -}}{{- end -}}
 {{- if or .service .selector -}}{{- $_ := set $found "port" .port -}}{{- end -}}
