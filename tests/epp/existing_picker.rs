@@ -168,7 +168,9 @@ fn x06_a_wrong_value_of_the_existing_pickers_flags_is_refused() {
         ("--pool-group", "any.x-k8s.io", groups),
     ] {
         let mut command = tidegate();
-        command.args(["epp", "--pool-name=p", &format!("{flag}={value}")]);
+        // The wrong key ends the process also if the flag does not.
+        let flags = ["--pool-name=p", &format!("{flag}={value}")];
+        command.args(["epp", "--set", "queue.no_such_key=1"]).args(flags);
         let Output { status, stderr, .. } = command.output().unwrap();
         let said = String::from_utf8_lossy(&stderr);
         assert!(!status.success(), "{said}");
