@@ -26,12 +26,16 @@ render_all() {
 	local only=--show-only=templates
 	helm lint --strict --quiet "$chart"
 	render "$1/epp.yaml"
-	render "$1/serve.yaml" --set mode=serve,discovery.pool=,discovery.selector=app=llama
+	render "$1/serve.yaml" --set mode=serve,discovery.selector=app=llama
 	render "$1/rbac.yaml" $only/rbac.yaml --set discovery.service=any,discovery.selector=app=any
 	render "$1/examples.yaml" --set inferencePool.create=true,httpRoute.create=true,replicas=2 \
 		--set podDisruptionBudget.enabled=true,networkPolicy.enabled=true \
 		--set serviceMonitor.enabled=true,scaledObject.enabled=true \
 		$only/{inferencepool,httproute,poddisruptionbudget,networkpolicy,servicemonitor,scaledobject}.yaml
+	local peer=namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name
+	render "$1/serve-examples.yaml" --set mode=serve,httpRoute.create=true,networkPolicy.enabled=true \
+		--set "networkPolicy.from[0].$peer=gateway,networkPolicy.metricsFrom[0].$peer=monitoring" \
+		$only/{httproute,networkpolicy}.yaml
 	render "$1/scaledobject-push.yaml" $only/scaledobject.yaml \
 		--set scaledObject.enabled=true,scaledObject.trigger=external-push,scaledObject.minReplicas=0
 }
@@ -46,6 +50,39 @@ check_triggers() {
 	rm "$shown"
 }
 
+# The text after an installation, which `helm template` does not show, as a template of a copy.
+check_notes() {
+	local copy=$(mktemp -d) said
+	cp -r "$chart/." "$copy"
+	{ printf 'kind: Notes\ntext: |\n'; sed 's/^/  /' "$chart/templates/NOTES.txt"; } >"$copy/templates/notes.yaml"
+	notes() { helm template tidegate "$copy" --kube-version 1.33 --show-only templates/notes.yaml "$@"; }
+	for mode in epp serve; do
+		said=$(notes --set "mode=$mode")
+		grep -q 'the status pages need no key' <<<"$said" || { echo "$chart: $mode: no warning" >&2; exit 1; }
+		said=$(notes --set "mode=$mode,env[0].name=TIDEGATE_AUTH__KEYS,env[0].value=any")
+		! grep -q WARNING <<<"$said" || { echo "$chart: $mode: a warning despite a key" >&2; exit 1; }
+	done
+	rm -r "$copy"
+}
+
+# refuses TEXT ARGUMENTS: whether `helm template` fails with this text.
+refuses() {
+	local text=$1 said
+	shift
+	said=$(helm template tidegate "$chart" --namespace models --kube-version 1.33 "$@" 2>&1 >/dev/null) &&
+		{ echo "$chart: accepted: $*" >&2; exit 1; }
+	grep -qF -- "$text" <<<"$said" || { echo "$chart: $*: $said" >&2; exit 1; }
+}
+
+check_refusals() {
+	refuses 'terminationGracePeriodSeconds must be at least 20' \
+		--set mode=serve,terminationGracePeriodSeconds=19
+	refuses 'httpRoute.create needs discovery.pool' --set httpRoute.create=true,discovery.pool=
+	refuses 'inferencePool.create needs discovery.pool' \
+		--set inferencePool.create=true,discovery.pool=
+	refuses 'preStopSleepSeconds needs Kubernetes 1.30' --set mode=serve --kube-version 1.29
+}
+
 if [ "${1:-}" = --check ]; then
 	for file in deploy/kubernetes/*.yaml; do
 		grep -q "Sum of the chart: $sum\." "$file" || { echo "$file is not of this chart: make chart" >&2; exit 1; }
@@ -56,6 +93,8 @@ if [ "${1:-}" = --check ]; then
 		render_all "$fresh"
 		diff -r "$fresh" deploy/kubernetes
 		check_triggers
+		check_refusals
+		check_notes
 	fi
 	exit
 fi
@@ -65,6 +104,8 @@ install kubeconform github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
 rm -f deploy/kubernetes/*.yaml
 render_all deploy/kubernetes
 check_triggers
+check_refusals
+check_notes
 
 # The schemas of the API server and of the CRDs, from their sources.
 if ! [ -d .tools/schemas ]; then

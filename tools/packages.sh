@@ -66,7 +66,7 @@ tar -C "$out" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --nu
 gzip -n -9 "$root"/usr/share/man/man1/*.1
 debian=$root/DEBIAN
 mkdir "$debian"
-cp deploy/debian/{postinst,prerm,postrm} "$debian"
+cp deploy/debian/{preinst,postinst,prerm,postrm} "$debian"
 echo /etc/tidegate/tidegate.toml >"$debian/conffiles"
 (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 debian_architecture=$(sed 's/x86_64/amd64/; s/aarch64/arm64/' <<<"$architecture")

@@ -118,6 +118,10 @@ const IMPLIED: [(&str, &str, &str); 4] = [
     ("llm-d's metric names", "epp.llm_d_metrics", "true"),
 ];
 
+/// The groups of an InferencePool, and their names in the configuration.
+const POOL_GROUPS: [(&str, &str); 2] =
+    [("inference.networking.k8s.io", "stable"), ("inference.networking.x-k8s.io", "alpha")];
+
 /// The flags that were given, with their values.
 #[derive(Debug)]
 pub(super) struct ExistingFlags(Vec<(&'static KnownFlag, String)>);
@@ -252,7 +256,11 @@ impl Translation {
                 self.push(flag, key, &format!("0.0.0.0:{port}"));
             }
             Means::PoolGroup => {
-                let group = if value.contains("x-k8s.io") { "alpha" } else { "stable" };
+                let Some((_, group)) = POOL_GROUPS.into_iter().find(|(name, _)| *name == value)
+                else {
+                    let [(stable, _), (alpha, _)] = POOL_GROUPS;
+                    bail!("{flag} is {value:?}, allowed are {stable} and {alpha}")
+                };
                 self.push(flag, "discovery.kubernetes.pool_group", group);
             }
             Means::TargetPorts => {

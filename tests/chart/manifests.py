@@ -1,5 +1,6 @@
 """manifests.py FOLDER: whether the manifests of deploy/kubernetes fit together, and the chart's values
-its schema. Writes the configuration of each ConfigMap into FOLDER, for `tidegate check`.
+its schema. Writes into FOLDER the configuration of each ConfigMap, for `tidegate check`, and tests of
+the queries, for promtool.
 
 An API server checks each object alone. That a Service finds the pods, and a probe a port, nothing
 checks before a request fails.
@@ -29,6 +30,15 @@ def configured_ports(config, mode):
     return {int(value.rsplit(":", 1)[1]) for key, value in section.items() if key.endswith("listen")}
 
 
+def check_stop(mode, spec, container, config):
+    """A pod still gets requests for a moment after its end has begun. `serve` refuses them on SIGTERM,
+    so SIGTERM waits; `epp` takes them for `epp.drain`. The wait is part of the grace period."""
+    sleep = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+    assert (sleep >= 5) == (mode == "serve"), (mode, sleep)
+    grace = int(config["server"]["grace"].rstrip("s"))
+    assert grace + sleep + 5 <= spec["terminationGracePeriodSeconds"], (grace, sleep)
+
+
 def check_mode(mode, folder):
     found = objects(f"{mode}.yaml")
     pod = found["Deployment"]["spec"]["template"]
@@ -51,7 +61,7 @@ def check_mode(mode, folder):
     text = found["ConfigMap"]["data"]["tidegate.yaml"]
     config = yaml.safe_load(text)
     assert configured_ports(config, mode) == set(ports.values()), (config, ports)
-    assert int(config["server"]["grace"].rstrip("s")) < spec["terminationGracePeriodSeconds"]
+    check_stop(mode, spec, container, config)
     (folder / f"{mode}.yaml").write_text(text)
     return found, labels, ports
 
@@ -78,6 +88,55 @@ def check_examples(found, labels, ports):
     assert config["epp"]["llm_d_metrics"], "the rules of the ScaledObject use these names"
 
 
+def query_tests(scaled):
+    """The queries of a ScaledObject, as tests for promtool. Another release in the namespace has no
+    effect. The saturation is 1 without a ready backend, and must not keep a Deployment from zero."""
+    queue, saturation = [trigger["metadata"]["query"] for trigger in scaled["spec"]["triggers"]]
+    names = ("flow_control_queue_size", "flow_control_pool_saturation", "ready_endpoints")
+
+    def series(labels, values):
+        named = zip(names, values)
+        return [{"series": f"llm_d_epp_{name}{labels}", "values": str(value)} for name, value in named]
+
+    def case(labels, values, wanted):
+        other = series('{namespace="models",service="other"}', (7, 7, 7))
+        results = zip((queue, saturation), wanted)
+        expected = [
+            {"expr": expr, "eval_time": "0m", "exp_samples": [{"labels": "{}", "value": value}]}
+            for expr, value in results
+        ]
+        return {"input_series": other + series(labels, values), "promql_expr_test": expected}
+
+    ours = '{namespace="models",service="tidegate"}'
+    cases = [
+        case(ours, (0, 1, 0), (0, 0)),
+        case(ours, (3, 1, 0), (3, 0)),
+        case(ours, (2, 0.5, 4), (2, 0.5)),
+        # Scraped without a monitor.
+        case('{namespace="models"}', (2, 0.5, 4), (2, 0.5)),
+    ]
+    return {"tests": [{"interval": "1m", **each} for each in cases]}
+
+
+def check_serve_examples(found, ports):
+    """The route has the paths of clients and not those of operators, which share the port."""
+    examples = objects("serve-examples.yaml")
+    (rule,) = examples["HTTPRoute"]["spec"]["rules"]
+    (backend,) = rule["backendRefs"]
+    assert backend["name"] == found["Service"]["metadata"]["name"]
+    assert backend["port"] == ports["http"]
+    matched = {(match["path"]["type"], match["path"]["value"]) for match in rule["matches"]}
+    # One port has the requests and the metrics.
+    (allowed,) = examples["NetworkPolicy"]["spec"]["ingress"]
+    peers = [peer["namespaceSelector"]["matchLabels"].popitem()[1] for peer in allowed["from"]]
+    assert peers == ["gateway", "monitoring"], peers
+    assert [port["port"] for port in allowed["ports"]] == [ports["http"]]
+    config = yaml.safe_load(found["ConfigMap"]["data"]["tidegate.yaml"])
+    assert set(config["discovery"]["kubernetes"]) == {"selector", "port"}, config
+    engine = {("Exact", path) for path in ("/tokenize", "/detokenize", "/rerank", "/score")}
+    assert matched == engine | {("PathPrefix", path) for path in ("/v1", "/api", "/openai")}, matched
+
+
 def check_values(values, schema, path=""):
     """Each value has a place in the schema, and each place of the schema a value."""
     known = set(schema.get("properties", {}))
@@ -91,7 +150,10 @@ def check_values(values, schema, path=""):
 def main():
     folder = pathlib.Path(sys.argv[1])
     check_examples(*check_mode("epp", folder))
-    check_mode("serve", folder)
+    tests = query_tests(objects("examples.yaml")["ScaledObject"])
+    (folder / "queries.yml").write_text(yaml.safe_dump(tests))
+    found, _, ports = check_mode("serve", folder)
+    check_serve_examples(found, ports)
     schema = json.loads((CHART / "values.schema.json").read_text())
     check_values(yaml.safe_load((CHART / "values.yaml").read_text()), schema)
 

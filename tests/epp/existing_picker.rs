@@ -88,6 +88,20 @@ fn x02_x06_the_existing_pickers_configuration_is_read_as_far_as_it_maps() {
     }
 }
 
+/// Without a limit there, those of the queue here hold, and the check says so.
+#[test]
+fn x02_x06_a_file_without_max_requests_is_told_the_limits_of_the_queue() {
+    for limit in ["", "flowControl: {maxRequests: 0}\n"] {
+        let file = config_file(&format!("kind: EndpointPickerConfig\n{limit}"));
+        let said = run(tidegate().args(["check", "--endpoint-picker-config", &file]));
+        let mut lines = said.lines().filter(|line| line.starts_with("flowControl.maxRequests"));
+        let line = lines.next().unwrap_or_else(|| panic!("{said}"));
+        assert!(line.contains("queue.flow_capacity limits the waiting requests of a flow (100"));
+        let json = run(tidegate().args(["check", "--json", "--endpoint-picker-config", &file]));
+        assert!(!json.contains("queue.flow_capacity"), "a default: {json}");
+    }
+}
+
 #[test]
 fn x02_x06_a_file_of_another_kind_is_refused() {
     let file = config_file("apiVersion: v1\nkind: ConfigMap\n");
@@ -143,7 +157,23 @@ fn x06_a_misspelt_flag_of_the_existing_picker_gets_a_suggestion() {
         let said = String::from_utf8_lossy(&stderr);
         assert!(!status.success() && said.contains(meant), "{said}");
     }
-    let Output { stderr, .. } = tidegate().args(["epp", "--grpc-port=many"]).output().unwrap();
-    let said = String::from_utf8_lossy(&stderr);
-    assert!(said.contains("--grpc-port is \"many\", allowed is a port"), "{said}");
+}
+
+#[test]
+fn x06_a_wrong_value_of_the_existing_pickers_flags_is_refused() {
+    let groups = "allowed are inference.networking.k8s.io and inference.networking.x-k8s.io";
+    for (flag, value, allowed) in [
+        ("--grpc-port", "many", "allowed is a port"),
+        ("--pool-group", "bogus", groups),
+        ("--pool-group", "any.x-k8s.io", groups),
+    ] {
+        let mut command = tidegate();
+        // The wrong key ends the process also if the flag does not.
+        let flags = ["--pool-name=p", &format!("{flag}={value}")];
+        command.args(["epp", "--set", "queue.no_such_key=1"]).args(flags);
+        let Output { status, stderr, .. } = command.output().unwrap();
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(!status.success(), "{said}");
+        assert!(said.contains(&format!("{flag} is \"{value}\", {allowed}")), "{said}");
+    }
 }

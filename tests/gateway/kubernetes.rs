@@ -194,6 +194,15 @@ fn x02_a_missing_role_is_told_and_the_last_list_is_kept() {
 }
 
 #[test]
+fn x02_m03_a_missing_pool_of_the_older_group_is_told_with_its_group() {
+    let api = ApiServer::start();
+    api.put("inferencepools", pool("llama", &[8000]));
+    let gateway = Gateway::launch(&api.section("pool = \"llama\"\npool_group = \"alpha\""));
+    let group = "inference.networking.x-k8s.io";
+    told(&gateway, &format!("there is no InferencePool llama of {group} in the namespace models"));
+}
+
+#[test]
 fn x02_m03_an_empty_pool_and_a_wrong_rewrite_are_told_by_name() {
     let servers = servers(1);
     let api = cluster(&servers);

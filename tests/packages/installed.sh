@@ -8,6 +8,8 @@ ready() { until curl --silent --fail http://127.0.0.1:8430/ready >/dev/null; do
 done; }
 ask() { ready; curl --silent --show-error --fail --max-time 20 http://127.0.0.1:8430/v1/chat/completions \
 	-d '{"model": "stand-in", "max_tokens": 2, "messages": [{"role": "user", "content": "Hello"}]}'; }
+# `set -e` does not end the script at a failed `! command`.
+not() { if "$@"; then return 1; fi; }
 
 trap 'journalctl --no-pager --output cat --unit engine --unit tidegate' EXIT
 tree >/run/before
@@ -53,13 +55,29 @@ ask >/dev/null
 # A service that was stopped stays so.
 systemctl stop tidegate
 dpkg --install --force-confold /packages/*.deb
-! systemctl is-active tidegate
+not systemctl is-active tidegate
 systemctl start tidegate
 
 dpkg --remove tidegate
-! systemctl is-active --quiet tidegate
+not systemctl is-active --quiet tidegate
 [ -f /etc/tidegate/tidegate.toml ] && [ -d /var/lib/tidegate/batch ] && [ ! -e /usr/bin/tidegate ]
+# Installed again, it serves with the configuration that was kept.
+dpkg --install --force-confold /packages/*.deb
+systemctl is-enabled tidegate
+ask >/dev/null
+# A removal does not forget that the administrator disabled the service.
+systemctl disable --now tidegate
+dpkg --remove tidegate
+dpkg --install --force-confold /packages/*.deb
+not systemctl is-enabled tidegate
+not systemctl is-active tidegate
+# The upgrade after it is an upgrade.
+systemctl enable tidegate
+dpkg --install --force-confold /packages/*.deb
+not systemctl is-active tidegate
+
 dpkg --purge tidegate
+[ ! -L /etc/systemd/system/multi-user.target.wants/tidegate.service ]
 tree >/run/after
 diff /run/before /run/after
 echo 'all of it'

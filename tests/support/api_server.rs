@@ -70,6 +70,8 @@ struct Asked {
 
 /// The collections that a cluster with the inference extension has.
 const POOLS: &str = "/apis/inference.networking.k8s.io/v1/namespaces/models/inferencepools";
+const OLDER_POOLS: &str =
+    "/apis/inference.networking.x-k8s.io/v1alpha2/namespaces/models/inferencepools";
 const PODS: &str = "/api/v1/namespaces/models/pods";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/models/endpointslices";
 const OBJECTIVES: &str = "/apis/llm-d.ai/v1alpha2/namespaces/models/inferenceobjectives";
@@ -109,7 +111,8 @@ impl ApiServer {
         let shared = Arc::new(Shared::default());
         {
             let mut state = shared.state();
-            state.kinds = [POOLS, PODS, SLICES, OBJECTIVES, REWRITES].map(String::from).to_vec();
+            let kinds = [POOLS, OLDER_POOLS, PODS, SLICES, OBJECTIVES, REWRITES];
+            state.kinds = kinds.map(String::from).to_vec();
             (state.page, state.version) = (500, 1);
         }
         let serving = Arc::clone(&shared);

@@ -27,6 +27,10 @@ const SCORERS: &[(&str, f64, &str, f64)] = &[
 /// Tokens in a block of its prefix cache, at least.
 const BLOCK_TOKENS: u64 = 64;
 
+/// What bounds the queue if the file does not.
+const LIMITS: &str = "queue.flow_capacity limits the waiting requests of a flow (100 by default), \
+                      queue.total_capacity those of all flows (1000)";
+
 /// All settings of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Mapping {
@@ -91,6 +95,10 @@ impl Mapping {
                 "dataLayer" | "data" => mapping.data_layer(value, &plugins),
                 _ => mapping.nothing(format!("{name} {}", short(value)), "it is not known"),
             }
+        }
+        let limit = file.get("flowControl").and_then(|section| section.get("maxRequests"));
+        if limit.is_none() {
+            mapping.nothing("flowControl.maxRequests (not set: no limit)".into(), LIMITS);
         }
         Ok(mapping)
     }
@@ -227,7 +235,7 @@ impl Mapping {
 
     fn max_requests(&mut self, theirs: String, count: Option<u64>) {
         let Some(count) = count.filter(|count| *count > 0) else {
-            return self.nothing(theirs, "the queue has a bound (queue.total_capacity)");
+            return self.nothing(theirs, LIMITS);
         };
         // There is no bound for one flow there: each may fill the queue.
         self.key(theirs.clone(), "queue.flow_capacity", count.to_string());

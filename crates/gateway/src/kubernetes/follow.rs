@@ -191,8 +191,9 @@ impl View {
         self.troubles.extend(listing.trouble.clone());
         let Some(found) = &listing.objects else { return };
         let Some(pool) = found.get(name) else {
-            let namespace = driver.server.namespace.clone();
-            self.troubles.push(Trouble::NoPool { name: name.to_owned(), namespace });
+            let (name, namespace) = (name.to_owned(), driver.server.namespace.clone());
+            let group = pools.resource.kind.only_group();
+            self.troubles.push(Trouble::NoPool { name, group, namespace });
             *pods = None;
             self.backends = Some(Vec::new());
             return;

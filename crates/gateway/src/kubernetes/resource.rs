@@ -77,6 +77,18 @@ pub(super) const REWRITES: Kind = Kind {
     optional: true,
 };
 
+// === impl Kind ===
+
+impl Kind {
+    /// The group, where no other one may have the kind.
+    pub(super) fn only_group(&self) -> Option<&'static str> {
+        match self.apis {
+            [only] => Some(only.group),
+            _ => None,
+        }
+    }
+}
+
 // === impl Resource ===
 
 impl Resource {

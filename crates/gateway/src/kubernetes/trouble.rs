@@ -47,8 +47,8 @@ pub(super) enum Trouble {
     Unreadable { subject: Subject, problem: String },
     /// There are more objects than are followed.
     TooMany { subject: Subject, most: usize },
-    /// The pool does not exist.
-    NoPool { name: String, namespace: String },
+    /// The pool does not exist. The group is named where only one is read.
+    NoPool { name: String, group: Option<&'static str>, namespace: String },
     /// The pool selects no pods, or has no port.
     UnusablePool { name: String, problem: &'static str },
     /// A target has no endpoints. It may be scaled to zero.
@@ -168,8 +168,10 @@ impl fmt::Display for Trouble {
             Self::TooMany { subject, most } => {
                 write!(f, "there are more than {most} {subject}; the further ones are not used")
             }
-            Self::NoPool { name, namespace } => {
-                write!(f, "there is no InferencePool {name} in the namespace {namespace}")
+            Self::NoPool { name, group, namespace } => {
+                write!(f, "there is no InferencePool {name}")?;
+                group.iter().try_for_each(|group| write!(f, " of {group}"))?;
+                write!(f, " in the namespace {namespace}")
             }
             Self::UnusablePool { name, problem } => {
                 write!(f, "the InferencePool {name} {problem}")

@@ -17,9 +17,30 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{/* The InferencePool to follow. In mode serve a Service or a selector takes its place. */}}
+{{- define "tidegate.pool" -}}
+{{- with .Values.discovery -}}
+{{- if not (and (eq $.Values.mode "serve") (or .service .selector)) -}}{{- .pool -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether the status pages need an admin key. Empty: they do not. */}}
+{{- define "tidegate.keys" -}}
+{{- $auth := default dict .Values.config.auth -}}
+{{- if or $auth.keys $auth.key_file .Values.config.tenants -}}true{{- end -}}
+{{- range .Values.env -}}
+{{- if has .name (list "TIDEGATE_AUTH__KEYS" "TIDEGATE_AUTH__KEY_FILE") -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The configuration: that of the chart, with `config` over it. */}}
 {{- define "tidegate.config" -}}
-{{- $grace := printf "%ds" (sub .Values.terminationGracePeriodSeconds 10) -}}
+{{- $sleep := ternary .Values.preStopSleepSeconds 0 (eq .Values.mode "serve") | int -}}
+{{- $seconds := sub .Values.terminationGracePeriodSeconds (add 10 $sleep) -}}
+{{- if lt $seconds 5 -}}
+{{- fail (printf "terminationGracePeriodSeconds must be at least %d: 15 more than preStopSleepSeconds" (add 15 $sleep)) -}}
+{{- end -}}
+{{- $grace := printf "%ds" $seconds -}}
 {{- $config := dict "server" (dict "listen" "0.0.0.0:8430" "grace" $grace) -}}
 {{- if eq .Values.mode "epp" -}}
 {{- $listen := dict "listen" "0.0.0.0:9002" "health_listen" "0.0.0.0:9003" "metrics_listen" "0.0.0.0:9090" "llm_d_metrics" true -}}
@@ -33,8 +54,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 {{- $found := dict -}}
+{{- $pool := include "tidegate.pool" . -}}
 {{- with .Values.discovery -}}
-{{- if .pool -}}{{- $_ := set $found "pool" .pool -}}{{- $_ := set $found "pool_group" (default "stable" .poolGroup) -}}{{- end -}}
+{{- if $pool -}}{{- $_ := set $found "pool" $pool -}}{{- $_ := set $found "pool_group" (default "stable" .poolGroup) -}}{{- end -}}
 {{- if .service -}}{{- $_ := set $found "service" .service -}}{{- end -}}
 {{- if .selector -}}{{- $_ := set $found "selector" .selector -}}{{- end -}}
 {{- if or .service .selector -}}{{- $_ := set $found "port" .port -}}{{- end -}}
