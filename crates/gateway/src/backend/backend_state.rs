@@ -35,6 +35,8 @@ pub(super) struct BackendState {
     pub(super) subset_models: Vec<ModelId>,
     pub(super) last_check: Option<(Time, String)>,
     pub(super) last_reading: Option<(Time, EngineReading)>,
+    /// Whether that reading has the use of the KV cache.
+    pub(super) kv_reported: bool,
     pub(super) scrape_error: Option<String>,
     pub(super) adapters: Vec<String>,
 }
@@ -75,6 +77,7 @@ impl BackendState {
             subset_models: Vec::new(),
             last_check: None,
             last_reading: None,
+            kv_reported: false,
             scrape_error: None,
             adapters: Vec::new(),
         }
