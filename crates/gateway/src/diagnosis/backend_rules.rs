@@ -227,7 +227,7 @@ fn failing(backend: &BackendCondition) -> Option<StatusFinding> {
 /// A backend that answers, and serves nothing. It answers fast, so the router may prefer it.
 fn refusing(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
     let BackendCondition { id, url, last_responses, last_refused, refusal_status, .. } = backend;
-    if !refuses(backend) || backend.answered_per_minute == 0.0 {
+    if !refuses(backend) {
         return None;
     }
     let serves = |other: &BackendCondition| {

@@ -75,7 +75,7 @@ fn m03_a_backend_that_refuses_nearly_every_request_is_named() {
         let mut situation = well();
         let backend = &mut situation.backends[1];
         (backend.last_responses, backend.last_refused) = (32, refused);
-        (backend.refusal_status, backend.answered_per_minute) = (status, 60.0);
+        backend.refusal_status = status;
         situation
     };
     let finding = only(&refusing(31, 401));
@@ -93,7 +93,6 @@ fn m03_a_backend_that_refuses_nearly_every_request_is_named() {
         findings(&situation).first().map(|one| one.level)
     };
     assert_eq!(with(|one| one.backends[1].last_responses = 19), None, "too few");
-    assert_eq!(with(|one| one.backends[1].answered_per_minute = 0.0), None, "that is long ago");
     let trouble = Some(Level::Trouble);
     assert_eq!(with(|one| one.backends[0].models = vec!["other".into()]), trouble, "no peer");
     let both = with(|one| {
