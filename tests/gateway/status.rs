@@ -124,6 +124,18 @@ fn m03_a_slow_backend_is_named() {
     assert!(found["evidence"]["own_ms"].as_f64() > found["evidence"]["peers_ms"].as_f64());
 }
 
+/// It answers every request at once, and serves none.
+#[test]
+fn m03_a_backend_that_refuses_every_request_is_named() {
+    let backend = Backend::start(|_| ScriptedResponse::json(401, "{}"));
+    let gateway = Gateway::before("", &backend);
+    for _ in 0..20 {
+        assert_eq!(gateway.ask(&chat("m")).status, 401);
+    }
+    let found = named(&gateway, ("backend_refusing", "one"), "");
+    assert_eq!((&found["level"], &found["evidence"]["status"]), (&"trouble".into(), &401.0.into()));
+}
+
 /// It has no peer, so its tokens are compared with the objective.
 #[test]
 fn m03_a_lone_backend_with_slow_tokens_is_named() {

@@ -39,6 +39,7 @@ pub(crate) use catalogue::ModelEntry;
 pub(crate) use discovery::{PORTS as LOCAL_PORTS, look};
 pub(crate) use endpoint::{Endpoint, EndpointError, EndpointUse};
 pub(crate) use endpoints_file::listed_endpoints;
+pub(crate) use health_state::{NO_ADDRESS, OWN_GATEWAY};
 pub(crate) use passive_stats::BegunRequest;
 pub(crate) use recent_times::{RecentTime, RecentTimes};
 pub(crate) use roster::{Lookup, Roster};

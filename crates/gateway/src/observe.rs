@@ -15,6 +15,7 @@ mod ended_requests;
 mod histogram;
 mod journal;
 mod labels;
+mod last_answers;
 pub mod log;
 mod log_buffer;
 mod metrics;
@@ -32,6 +33,7 @@ mod traces;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use last_answers::LastRefusals;
 pub(crate) use outcome::UNSEEN;
 pub(crate) use prometheus_writer::MetricsFormat;
 pub(crate) use record::Record;
@@ -323,6 +325,11 @@ impl Observer {
     /// The recent mean length of a backend's responses in tokens.
     pub(crate) fn output_tokens(&self, backend: &str) -> Option<f64> {
         self.backends.output_tokens(backend)
+    }
+
+    /// How many of a backend's last responses refused the request.
+    pub(crate) fn last_refusals(&self, backend: &str) -> LastRefusals {
+        self.backends.last_refusals(backend)
     }
 
     /// Copies the state of the core. A scrape does nothing else under the lock.

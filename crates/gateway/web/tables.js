@@ -101,7 +101,7 @@ export const BACKENDS = [
   number("First byte", (one) => millis(one.first_byte_ms)),
   number("Token", (one) => millis(one.token_ms), minor),
   number("Engine queue", (one) => short(one.engine?.waiting), minor),
-  number("KV cache", (one) => (one.engine
+  number("KV cache", (one) => (one.engine?.kv_used != null
     ? { text: percent(one.engine.kv_used), fill: one.engine.kv_used } : "–"), minor),
   number("Failed/min", (one) => short(one.failed_per_minute), minor),
   { title: "Why", kind: "why", show: (one) => one.reason

@@ -7,10 +7,10 @@ use flow::{BackendId, BackendView, Bounds, EngineReading, Span, Time};
 
 use super::backends::{bound_name, millis};
 use super::busiest_of;
-use crate::backend::BackendStatus;
+use crate::backend::{BackendStatus, NO_ADDRESS, OWN_GATEWAY};
 use crate::config::settings::DrainCause;
 use crate::diagnosis::situation::{BackendCondition, EngineState};
-use crate::observe::Observer;
+use crate::observe::{LastRefusals, Observer};
 use crate::state::State;
 
 /// The backends, those that are not ready first, and the number of those that are left out.
@@ -25,7 +25,8 @@ pub(super) fn conditions(
         .into_iter()
         .map(|status| {
             let view = views.get(&status.backend);
-            timed(condition(status, view, bounds), &state.observer, now)
+            let backend = timed(condition(status, view, bounds), &state.observer, now);
+            with_refusals(backend, &state.observer)
         })
         .collect();
     let left_out = busiest_of(&mut backends, most, |one| (!one.ready, one.in_flight));
@@ -53,6 +54,17 @@ fn timed(backend: BackendCondition, observer: &Observer, now: Time) -> BackendCo
     BackendCondition { latency_ms, output_tokens, ..backend }
 }
 
+/// Adds how many of its last responses refused the request.
+fn with_refusals(backend: BackendCondition, observer: &Observer) -> BackendCondition {
+    let LastRefusals { responses, refused, status } = observer.last_refusals(&backend.id);
+    BackendCondition {
+        last_responses: responses,
+        last_refused: refused,
+        refusal_status: status,
+        ..backend
+    }
+}
+
 fn condition(
     status: BackendStatus,
     view: Option<&BackendView>,
@@ -69,6 +81,8 @@ fn condition(
         kind: status.kind.name(),
         state: status.state.label(),
         ready: view.map_or(status.ready, |view| view.ready),
+        is_own_gateway: status.reason.as_deref() == Some(OWN_GATEWAY),
+        lacks_address: status.reason.as_deref() == Some(NO_ADDRESS),
         reason: status.reason,
         returns_in_seconds: status.returns_in.map(Span::secs_f64),
         drained_by_operator: status.drain == Some(DrainCause::Operator),
@@ -91,20 +105,25 @@ fn condition(
         silent_seconds: Some(status.quiet.secs_f64()),
         answered_per_minute: 0.0,
         failed_per_minute: 0.0,
+        first_byte_waited: false,
+        last_responses: 0,
+        last_refused: 0,
+        refusal_status: 0,
         idle: false,
         was_slow: false,
         queued_lately: false,
-        engine: status.last_reading.map(EngineState::from),
+        engine: status.last_reading.map(|one| EngineState::of(one, status.kv_reported)),
         metrics_error: status.scrape_error,
     }
 }
 
 // === impl EngineState ===
 
-impl From<(Span, EngineReading)> for EngineState {
-    fn from((age, reading): (Span, EngineReading)) -> Self {
+impl EngineState {
+    fn of((age, reading): (Span, EngineReading), kv_reported: bool) -> Self {
         let EngineReading { running, waiting, kv_used, running_max, .. } = reading;
         let age_seconds = (age.secs_f64() * 1e3).round() / 1e3;
+        let kv_used = kv_reported.then_some(kv_used);
         Self { running, running_max, waiting, kv_used, age_seconds }
     }
 }

@@ -88,7 +88,8 @@ struct LastReading {
     ago_ms: f64,
     running: u32,
     waiting: u32,
-    kv_used: f64,
+    /// `None` if the engine does not report it.
+    kv_used: Option<f64>,
     preemptions: u64,
 }
 
@@ -147,6 +148,7 @@ fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
         models: Vec::new(),
         last_check: None,
         last_reading: None,
+        kv_reported: false,
         scrape_error: None,
         traits: BackendTraits::default(),
         failures: 0,
@@ -201,7 +203,7 @@ impl BackendEntry {
             limits: None,
             failures: status.failures,
             last_check: status.last_check.map(LastCheck::from),
-            last_reading: status.last_reading.map(LastReading::from),
+            last_reading: status.last_reading.map(|one| LastReading::of(one, status.kv_reported)),
             metrics_error: status.scrape_error,
         }
     }
@@ -252,9 +254,10 @@ impl From<(Span, String)> for LastCheck {
 
 // === impl LastReading ===
 
-impl From<(Span, EngineReading)> for LastReading {
-    fn from((ago, reading): (Span, EngineReading)) -> Self {
+impl LastReading {
+    fn of((ago, reading): (Span, EngineReading), kv_reported: bool) -> Self {
         let EngineReading { running, waiting, kv_used, preemptions, .. } = reading;
+        let kv_used = kv_reported.then_some(kv_used);
         Self { ago_ms: millis(ago), running, waiting, kv_used, preemptions }
     }
 }

@@ -97,6 +97,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         models: vec!["qwen2.5:0.5b".into()],
         last_check: Some((Span::from_millis(1500), "ok".into())),
         last_reading: Some((Span::from_millis(20), reading)),
+        kv_reported: true,
         scrape_error: None,
         traits: BackendTraits { power_watts: 3.0, latency_ms: 800.0 },
         failures: 2,

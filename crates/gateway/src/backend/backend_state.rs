@@ -41,6 +41,8 @@ pub(super) struct BackendState {
     pub(super) subset_models: Vec<ModelId>,
     pub(super) last_check: Option<(Time, String)>,
     pub(super) last_reading: Option<(Time, EngineReading)>,
+    /// Whether that reading has the use of the KV cache.
+    pub(super) kv_reported: bool,
     pub(super) scrape_error: Option<String>,
     pub(super) adapters: Vec<String>,
 }
@@ -83,6 +85,7 @@ impl BackendState {
             subset_models: Vec::new(),
             last_check: None,
             last_reading: None,
+            kv_reported: false,
             scrape_error: None,
             adapters: Vec::new(),
         }

@@ -15,6 +15,7 @@ use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::endpoint::Endpoint;
+use super::health_state::NO_ADDRESS;
 use crate::tls::TlsError;
 use crate::upstream::client::BoxError;
 use crate::upstream::{ConnectError, connect};
@@ -39,6 +40,8 @@ pub(super) struct GetResponse {
 #[derive(Debug)]
 pub(super) enum GetError {
     Refused,
+    /// The name of the server has no address.
+    NoAddress,
     TimedOut,
     TooLarge,
     /// TLS is not possible with this server as it is configured.
@@ -130,6 +133,7 @@ impl From<ConnectError> for GetError {
             ConnectError::TimedOut(_) => Self::TimedOut,
             ConnectError::Tls(error) if error.is_lasting() => Self::Tls(error),
             error if error.is_refused() => Self::Refused,
+            error if error.is_unresolved() => Self::NoAddress,
             error => Self::Failed(error.into()),
         }
     }
@@ -146,7 +150,7 @@ impl std::error::Error for GetError {
         match self {
             Self::Tls(error) => error.source(),
             Self::NotHttp(error) | Self::Failed(error) => Some(error.as_ref()),
-            Self::Refused | Self::TimedOut | Self::TooLarge => None,
+            Self::Refused | Self::NoAddress | Self::TimedOut | Self::TooLarge => None,
         }
     }
 }
@@ -155,6 +159,7 @@ impl std::fmt::Display for GetError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Refused => f.write_str("connection refused"),
+            Self::NoAddress => f.write_str(NO_ADDRESS),
             Self::TimedOut => f.write_str("no response in time"),
             Self::TooLarge => f.write_str("the response is too large"),
             Self::Tls(error) => error.fmt(f),

@@ -16,6 +16,8 @@ const ADAPTERS_MAX: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct EngineMetrics {
     pub(super) reading: EngineReading,
+    /// Whether the engine reports its KV cache. If not, the reading has 0.
+    pub(super) kv_reported: bool,
     pub(super) adapters: Vec<String>,
 }
 
@@ -161,7 +163,7 @@ impl Sums {
             ranks: self.ranks,
         };
         let adapters = self.adapters.map(|(_, names)| names).unwrap_or_default();
-        Some(EngineMetrics { reading, adapters })
+        Some(EngineMetrics { reading, kv_reported: self.kv_used_lines > 0.0, adapters })
     }
 }
 

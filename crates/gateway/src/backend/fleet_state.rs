@@ -12,7 +12,7 @@ use super::catalogue::Catalogue;
 use super::drain::Drains;
 use super::endpoint::Endpoint;
 use super::engine_metrics::EngineMetrics;
-use super::health_state::{CheckResult, HealthSettings, HealthStatus};
+use super::health_state::{CheckResult, HealthSettings, HealthStatus, NO_ADDRESS, OWN_GATEWAY};
 use super::model_ids::{ModelIds, NOT_YET};
 use super::roster::Roster;
 use super::scrape::ScrapeError;
@@ -173,7 +173,8 @@ impl FleetState {
             CheckResult::Unhealthy(said) => said.clone(),
             CheckResult::Refused => "connection refused".into(),
             CheckResult::NoResponse => "no response".into(),
-            CheckResult::OwnGateway => "it is this gateway itself".into(),
+            CheckResult::NoAddress => NO_ADDRESS.into(),
+            CheckResult::OwnGateway => OWN_GATEWAY.into(),
         };
         backend.last_check = Some((now, said));
         backend.health.checked(check, began, now);
@@ -189,7 +190,8 @@ impl FleetState {
     ) -> bool {
         let Some(backend) = self.backends.get_mut(&id) else { return false };
         match metrics {
-            Ok(EngineMetrics { reading, adapters }) => {
+            Ok(EngineMetrics { reading, kv_reported, adapters }) => {
+                backend.kv_reported = kv_reported;
                 backend.last_reading = Some((now, reading));
                 backend.scrape_error = None;
                 adapters != std::mem::replace(&mut backend.adapters, adapters.clone())

@@ -158,6 +158,7 @@ pub(super) async fn check(
         // The server responds, with a long body.
         Err(GetError::TooLarge) => CheckResult::Healthy,
         Err(GetError::Refused) => CheckResult::Refused,
+        Err(GetError::NoAddress) => CheckResult::NoAddress,
         Err(error @ (GetError::Tls(_) | GetError::NotHttp(_))) => {
             CheckResult::Unhealthy(error.to_string())
         }

@@ -17,7 +17,11 @@
 //! them. A backend that reports that it is full is healthy: it is never ejected for this, and the
 //! pause is short.
 
+mod down_reason;
 mod slow_start;
+
+pub(super) use down_reason::DownReason;
+pub(crate) use down_reason::{NO_ADDRESS, OWN_GATEWAY};
 
 use flow::{Span, Time};
 
@@ -58,17 +62,9 @@ pub(super) enum CheckResult {
     Refused,
     /// No complete response: a timeout or a reset.
     NoResponse,
+    /// Its name has no address. The DNS may fail for a moment.
+    NoAddress,
     /// The server is this gateway itself.
-    OwnGateway,
-}
-
-/// Why a backend is down.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum DownReason {
-    Starting,
-    Refused,
-    Unhealthy(String),
-    NoResponse,
     OwnGateway,
 }
 
@@ -273,12 +269,15 @@ impl Health {
             CheckResult::Unhealthy(said) => self.fall(DownReason::Unhealthy(said), now),
             CheckResult::Refused => self.fall(DownReason::Refused, now),
             CheckResult::OwnGateway => self.fall(DownReason::OwnGateway, now),
-            CheckResult::NoResponse => {
-                self.checks_silent += 1;
-                if self.checks_silent >= SILENT_CHECKS {
-                    self.fall(DownReason::NoResponse, now);
-                }
-            }
+            CheckResult::NoResponse => self.fall_if_silent(DownReason::NoResponse, now),
+            CheckResult::NoAddress => self.fall_if_silent(DownReason::NoAddress, now),
+        }
+    }
+
+    fn fall_if_silent(&mut self, reason: DownReason, now: Time) {
+        self.checks_silent += 1;
+        if self.checks_silent >= SILENT_CHECKS {
+            self.fall(reason, now);
         }
     }
 
@@ -381,18 +380,4 @@ impl Health {
 fn doubled(first: Span, times: u32, most: Span) -> Span {
     let factor = 1u64 << times.saturating_sub(1).min(32);
     Span::from_nanos(first.nanos().saturating_mul(factor)).min(most)
-}
-
-// === impl DownReason ===
-
-impl std::fmt::Display for DownReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Starting => f.write_str("starting"),
-            Self::Refused => f.write_str("connection refused"),
-            Self::Unhealthy(said) => f.write_str(said),
-            Self::NoResponse => f.write_str("health checks get no response"),
-            Self::OwnGateway => f.write_str("it is this gateway itself"),
-        }
-    }
 }

@@ -30,6 +30,8 @@ pub(crate) struct BackendStatus {
     pub(crate) last_check: Option<(Span, String)>,
     /// The age and the content of the last reading of its metrics.
     pub(crate) last_reading: Option<(Span, EngineReading)>,
+    /// Whether that reading has the use of the KV cache.
+    pub(crate) kv_reported: bool,
     /// Why the last scrape failed.
     pub(crate) scrape_error: Option<String>,
     pub(crate) traits: BackendTraits,
@@ -118,6 +120,7 @@ impl BackendStatus {
             models: backend.models.names(),
             last_check: backend.last_check.clone().map(|(at, said)| (age(at), said)),
             last_reading: backend.last_reading.map(|(at, reading)| (age(at), reading)),
+            kv_reported: backend.kv_reported,
             scrape_error: backend.scrape_error.clone(),
             traits: backend.spec.traits,
             failures: backend.health.failures(),

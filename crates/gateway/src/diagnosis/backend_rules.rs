@@ -1,30 +1,13 @@
-//! Rules about backends: down, ejected, failing, slow, hung.
+//! Rules about backends: down, ejected, failing, hung.
 
 use super::finding::{Level, StatusFinding};
 use super::sentence::{count, span};
 use super::situation::{BackendCondition, Situation};
-use super::token_rules;
-use super::watermark_rules::READING_SECS;
+use super::slow_rules;
 
-/// A backend is slow if it takes this many times as long as the others, and so much longer.
-const SLOW_TIMES: f64 = 3.0;
-const SLOW_MORE_MS: f64 = 100.0;
-/// The same for the time from token to token.
-const SLOW_TOKEN_MORE_MS: f64 = 20.0;
-/// A slow backend stays slow down to this part of these bounds.
-const SLOW_ENDS_AT: f64 = 0.6;
-/// How long a backend is slower than its peers before it is found. A time from token to token may
-/// come from one response.
-const SLOW_SECS: f64 = 2.0;
-const SLOW_TOKEN_SECS: f64 = 5.0;
-/// The finding outlasts such a time in which it is not found: short after a moment, and long once
-/// it is shown.
-const MOMENT_SECS: f64 = 3.0;
-const SLOW_KEPT_SECS: f64 = 30.0;
-/// The rule about a slow one.
-pub(super) const SLOW: &str = "backend_slow";
-/// A backend misses the objective for so long.
-const ALONE_SECS: f64 = 5.0;
+/// The rules about one that is lost.
+pub(super) const DOWN: &str = "backend_down";
+pub(super) const EJECTED: &str = "backend_ejected";
 /// A backend is hung if it has had requests without a sign of life for this many times its usual
 /// time to a first byte, and for so many seconds.
 const HUNG_TIMES: f64 = 5.0;
@@ -37,17 +20,12 @@ const HUNG_KEPT_SECS: f64 = 60.0;
 const FAILING_SHARE: f64 = 0.1;
 const FAILING_PER_MINUTE: f64 = 3.0;
 const FAILING_SECS: f64 = 2.0;
+/// A backend refuses if this share of its last responses does, of at least so many.
+const REFUSING_SHARE: f64 = 0.8;
+const REFUSING_LEAST: u32 = 20;
 /// A backend may be full or start for so long.
 const FULL_SECS: f64 = 10.0;
 const STARTING_SECS: f64 = 30.0;
-
-/// A time that a backend takes, in milliseconds.
-type Figure = fn(&BackendCondition) -> Option<f64>;
-
-/// Times of long ago are no figures.
-const STREAM: Figure =
-    |backend| backend.stream_first_byte_ms.filter(|_| !backend.stream_first_byte_is_old);
-const WHOLE: Figure = |backend| backend.latency_ms.filter(|_| !backend.latency_is_old);
 
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     if !situation.has_backends {
@@ -74,9 +52,8 @@ fn check_backend(
     found.extend(state_of(backend, situation));
     if backend.ready {
         found.extend(failing(backend));
-        let alone = || misses_objective(backend, situation);
-        let tokens = || token_rules::slow_tokens(backend, situation);
-        found.extend(slow(backend, &situation.backends).or_else(alone).or_else(tokens));
+        found.extend(refusing(backend, situation));
+        found.extend(slow_rules::slow(backend, situation));
     }
     found.extend(hung(backend));
 }
@@ -157,21 +134,17 @@ fn state_of(backend: &BackendCondition, situation: &Situation) -> Option<StatusF
     let finding = match backend.state {
         "unready" => {
             let text = format!("{id} is down: {why}");
-            StatusFinding::new("backend_down", level, text).advise(format!(
-                "See whether the model server at {} runs and can be reached from here. The \
-                 gateway checks it again by itself.",
-                backend.url
-            ))
+            StatusFinding::new(DOWN, level, text).advise(reach(backend))
         }
         "ejected" | "on_trial" => {
             let text = format!("{id} is ejected: {why}");
             let back = backend.returns_in_seconds.unwrap_or(0.0);
-            StatusFinding::new("backend_ejected", level, text)
-                .figure("returns_in_seconds", back)
-                .advise(format!(
+            StatusFinding::new(EJECTED, level, text).figure("returns_in_seconds", back).advise(
+                format!(
                     "Read the log of the model server at {}. The gateway tries it again by itself.",
                     backend.url
-                ))
+                ),
+            )
         }
         "full" => {
             let text = format!("{id} reports that it is full: {why}");
@@ -199,6 +172,24 @@ fn state_of(backend: &BackendCondition, situation: &Situation) -> Option<StatusF
         _ => return None,
     };
     Some(finding.about(id).figure("in_flight", backend.in_flight))
+}
+
+/// What to do about a backend that is down.
+fn reach(backend: &BackendCondition) -> String {
+    let url = &backend.url;
+    if backend.is_own_gateway {
+        return format!(
+            "Its address {url} is one of this gateway. Correct its url in [[backends]] to that of \
+             a model server, or take it out."
+        );
+    }
+    let first = match backend.lacks_address {
+        true => format!("Correct the name in its address {url}, or see the DNS of this machine."),
+        false => {
+            format!("See whether the model server at {url} runs and can be reached from here.")
+        }
+    };
+    format!("{first} The gateway checks it again by itself.")
 }
 
 /// Whether no other backend serves one of its models.
@@ -233,125 +224,45 @@ fn failing(backend: &BackendCondition) -> Option<StatusFinding> {
     Some(finding)
 }
 
-fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFinding> {
-    let peers = |other: &&BackendCondition| {
-        other.ready && other.id != backend.id && shares_model(other, backend)
+/// A backend that answers, and serves nothing. It answers fast, so the router may prefer it.
+fn refusing(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
+    let BackendCondition { id, url, last_responses, last_refused, refusal_status, .. } = backend;
+    if !refuses(backend) {
+        return None;
+    }
+    let serves = |other: &BackendCondition| {
+        let same = |model: &String| model == "*" || backend.models.contains(model);
+        other.ready && other.id != *id && !refuses(other) && other.models.iter().any(same)
     };
-    let peers: Vec<&BackendCondition> = all.iter().filter(peers).collect();
-    let first = slower(backend, &peers, (STREAM, SLOW_MORE_MS)).map(|times| ("first byte", times));
-    let token = slower_tokens(backend, &peers).map(|times| ("token", times));
-    let length = slower(backend, &peers, (WHOLE, SLOW_MORE_MS)).map(|t| ("whole response", t));
-    let length = length.filter(|_| !is_long(backend, &peers));
-    let ratio = |(_, (own, usual)): &(&str, (f64, f64))| own / usual.max(1.0);
-    let found = [length, token, first].into_iter().flatten();
-    let (what, (own, usual)) = found.max_by(|one, other| ratio(one).total_cmp(&ratio(other)))?;
-    let (id, times) = (&backend.id, own / usual.max(1.0));
+    let is_served = situation.backends.iter().any(serves);
+    let level = if is_served { Level::Warning } else { Level::Trouble };
     let text = format!(
-        "{id} is slow: a {what} takes {}, {times:.0} times as long as at its peers",
-        span(own / 1e3)
+        "{id} refuses requests: {last_refused} of its last {last_responses} responses are \
+         refusals, the last with status {refusal_status}"
     );
-    let finding = StatusFinding::new(SLOW, Level::Warning, text)
+    let cause = match refusal_status {
+        401 | 403 => "wants another key: see api_key_env and api_key_file of this backend",
+        404 | 405 | 501 => {
+            "does not know the path or the model: see its address, and for which task it was \
+             started"
+        }
+        _ => "refuses what it should serve: read its log",
+    };
+    let finding = StatusFinding::new("backend_refusing", level, text)
         .about(id)
-        .lasting(if what == "token" { SLOW_TOKEN_SECS } else { SLOW_SECS })
-        .kept(slow_kept(backend), format!("{id} was slow until"))
-        .figure("own_ms", own)
-        .figure("peers_ms", usual)
+        .figure("responses", *last_responses)
+        .figure("refused", *last_refused)
+        .figure("status", *refusal_status)
         .advise(format!(
-            "See whether {} shares its GPU, is throttled or has other settings than its peers. \
-             Until then, take it out of [[backends]].",
-            backend.url
+            "The model server at {url} {cause}. Until then, `tidegate drain {id}` keeps new \
+             requests away from it: the router may prefer it, because it answers fast."
         ));
     Some(finding)
 }
 
-/// A backend whose first tokens come later than the objective although no request waits: no order
-/// of the queue can help, and it may have no peer that shows how slow it is.
-fn misses_objective(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
-    let own = STREAM(backend)? / 1e3;
-    let objective = situation.queue.objective_seconds?;
-    if own <= objective || backend.answered_per_minute == 0.0 || backend.idle {
-        return None;
-    }
-    // While requests wait, a longer time says less. It does not begin the finding, nor end it.
-    let waits = situation.queue.depth > 0;
-    if (waits && !backend.was_slow) || waits_inside(backend) {
-        return None;
-    }
-    let id = &backend.id;
-    let when = if waits { "once the request is sent" } else { "although no request waits" };
-    let text = format!(
-        "{id} is slow: a first token takes {} {when}, and the objective is {}",
-        span(own),
-        span(objective)
-    );
-    let finding = StatusFinding::new(SLOW, Level::Warning, text)
-        .about(id)
-        .lasting(ALONE_SECS)
-        .kept(slow_kept(backend), format!("{id} was slow until"))
-        .figure("own_ms", own * 1e3)
-        .figure("objective_ms", objective * 1e3)
-        .advise(format!(
-            "See whether {} shares its GPU, is throttled, or gets longer prompts than it can \
-             compute in time. If this is its usual speed, raise queue.slo_ttft: requests count as \
-             late before they could be served.",
-            backend.url
-        ));
-    Some(finding)
-}
-
-/// Whether requests wait inside the engine, or did so of late: that explains late first tokens.
-fn waits_inside(backend: &BackendCondition) -> bool {
-    let engine = backend.engine.filter(|engine| engine.age_seconds < READING_SECS);
-    let queues = engine.is_some_and(|engine| {
-        let places = engine.running_max.unwrap_or(engine.running);
-        engine.waiting > 0 || backend.in_flight > places.max(engine.running)
-    });
-    queues || backend.queued_lately
-}
-
-/// The backend's own time and that of its peers, if its own is far longer.
-fn slower(
-    backend: &BackendCondition,
-    peers: &[&BackendCondition],
-    (figure, more_ms): (Figure, f64),
-) -> Option<(f64, f64)> {
-    let own = figure(backend)?;
-    let usual = median(peers.iter().filter_map(|peer| figure(peer)).collect())?;
-    let part = if backend.was_slow { SLOW_ENDS_AT } else { 1.0 };
-    let is_slower = own >= usual * SLOW_TIMES * part && own >= usual + more_ms * part;
-    is_slower.then_some((own, usual))
-}
-
-/// The same for the time from token to token. It grows with the number of streams, so peers with
-/// far fewer requests do not count.
-fn slower_tokens(backend: &BackendCondition, peers: &[&BackendCondition]) -> Option<(f64, f64)> {
-    let as_busy = |peer: &&&BackendCondition| peer.in_flight * 2 >= backend.in_flight;
-    let peers: Vec<&BackendCondition> = peers.iter().filter(as_busy).copied().collect();
-    let token: Figure = |backend| backend.token_ms.filter(|_| !backend.token_ms_is_old);
-    slower(backend, &peers, (token, SLOW_TOKEN_MORE_MS))
-}
-
-/// How long the finding about a slow backend outlasts the last look at which it was found.
-pub(super) fn slow_kept(backend: &BackendCondition) -> f64 {
-    if backend.was_slow { SLOW_KEPT_SECS } else { MOMENT_SECS }
-}
-
-/// Whether longer responses explain longer times: a token takes no longer than at its peers.
-fn is_long(backend: &BackendCondition, peers: &[&BackendCondition]) -> bool {
-    let per_token = |backend: &BackendCondition| {
-        Some(WHOLE(backend)? / backend.output_tokens.filter(|&tokens| tokens >= 1.0)?)
-    };
-    let usual = median(peers.iter().filter_map(|peer| per_token(peer)).collect());
-    per_token(backend).zip(usual).is_some_and(|(own, usual)| own < usual * SLOW_TIMES)
-}
-
-fn shares_model(one: &BackendCondition, other: &BackendCondition) -> bool {
-    one.models.iter().any(|model| other.models.contains(model))
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+fn refuses(backend: &BackendCondition) -> bool {
+    let share = f64::from(backend.last_refused) / f64::from(backend.last_responses.max(1));
+    backend.last_responses >= REFUSING_LEAST && share >= REFUSING_SHARE
 }
 
 fn hung(backend: &BackendCondition) -> Option<StatusFinding> {

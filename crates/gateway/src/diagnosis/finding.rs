@@ -7,6 +7,9 @@ use serde::Serialize;
 /// The document that explains each finding, under a heading with its id.
 const RUNBOOK: &str = "docs/RUNBOOK.md";
 
+/// A finding that is kept says so after this time, unless it has another.
+const PAST_SECS: f64 = 3.0;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -45,6 +48,9 @@ pub(crate) struct StatusFinding {
     /// What is said in that time; how long ago it was last found follows.
     #[serde(skip)]
     pub(super) past: String,
+    /// It is said in the past only after this time: a state that comes and goes needs one text.
+    #[serde(skip)]
+    pub(super) past_after_secs: f64,
     /// Whether it is kept and was not found of late.
     #[serde(skip)]
     pub(super) is_past: bool,
@@ -83,6 +89,7 @@ impl StatusFinding {
             lasting_secs: 0.0,
             kept_secs: 0.0,
             past: String::new(),
+            past_after_secs: PAST_SECS,
             is_past: false,
             order: 0,
         }
@@ -111,6 +118,12 @@ impl StatusFinding {
 
     pub(super) fn kept(mut self, secs: f64, past: String) -> Self {
         (self.kept_secs, self.past) = (secs, past);
+        self
+    }
+
+    /// For a text that would contradict the figures beside it.
+    pub(super) fn past_at_once(mut self) -> Self {
+        self.past_after_secs = 0.0;
         self
     }
 }

@@ -13,8 +13,6 @@ use super::finding::{EndedFinding, StatusFinding};
 use super::sentence::span;
 use super::trends::round;
 
-/// A finding that is kept says so after this time: a state that comes and goes needs one text.
-const PAST_SECS: f64 = 3.0;
 /// The most findings that are shown.
 const FINDINGS_MAX: usize = 100;
 /// For how long ended findings are listed, and how many at most.
@@ -72,8 +70,13 @@ impl FindingMemory {
         self.end(now);
         let mut shown: Vec<StatusFinding> =
             self.known.values().filter(|known| known.is_shown()).map(|k| k.at(now)).collect();
-        // Rules about backends come before those about their consequences.
-        shown.sort_by_key(|finding| (std::cmp::Reverse(finding.level), finding.order));
+        // Rules about backends come before those about their consequences. What is over comes after
+        // what holds, and only notes come after both.
+        shown.sort_by_key(|finding| {
+            let is_note = finding.level == Level::Note;
+            let past = finding.is_past && !is_note;
+            (is_note, past, std::cmp::Reverse(finding.level), finding.order)
+        });
         shown.truncate(FINDINGS_MAX);
         shown
     }
@@ -129,7 +132,7 @@ impl KnownFinding {
         let since_seconds = round(now.since(self.first).secs_f64());
         let finding = StatusFinding { since_seconds, ..self.finding.clone() };
         let ago = now.since(self.last).secs_f64();
-        if ago <= PAST_SECS {
+        if ago <= finding.past_after_secs {
             return finding;
         }
         // Its figures are those of the past.

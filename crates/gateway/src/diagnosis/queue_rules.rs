@@ -26,7 +26,9 @@ const OLD_SHARE: f64 = 0.8;
 const GROWN_SHARE: f64 = 0.3;
 const EXPIRE_SOON_SECS: f64 = 60.0;
 /// A burst of a moment is no overload.
-const EXPIRE_LASTING_SECS: f64 = 3.0;
+const EXPIRE_LASTING_SECS: f64 = 5.0;
+/// A forecast about fewer is within its error. The age of the oldest shows whether they expire.
+const IN_VAIN_LEAST: f64 = 3.0;
 
 /// One flow holds all: the first flow has this share of the waiting requests, for so long.
 const ALL_SHARE: f64 = 0.95;
@@ -117,6 +119,7 @@ fn one_flow(situation: &Situation) -> Option<StatusFinding> {
         .about(name)
         .lasting(ALL_SECS)
         .kept(ALL_KEPT_SECS, format!("the waiting requests were in one flow ({name}) until"))
+        .past_at_once()
         .figure("waiting", depth)
         .figure("oldest_seconds", queue.oldest_seconds.unwrap_or(0.0))
         .advise(tell_apart(queue.flows_by_client));
@@ -163,7 +166,7 @@ fn will_expire(situation: &Situation) -> Option<StatusFinding> {
     }
     let oldest = queue.oldest_seconds.unwrap_or(0.0);
     let (in_vain, begins) = (in_vain(queue), begins_to_expire(queue));
-    let text = if in_vain >= 1.0 {
+    let text = if in_vain >= IN_VAIN_LEAST {
         let depth = queue.depth;
         format!("about {in_vain:.0} of {depth} waiting requests will expire before their turn")
     } else if let Some(secs) = begins {

@@ -75,10 +75,10 @@ pub(super) fn explain(findings: &mut [StatusFinding], recent: &[EndedFinding]) {
     if !findings.iter().any(|finding| finding.id == TOO_LOW) {
         return;
     }
-    // A further backend is of no use while places at this one are free.
+    // A further backend is of no use while places at this one may be free.
     let waits = |finding: &&mut StatusFinding| [NEARLY_FULL, WILL_EXPIRE].contains(&finding.id);
     for finding in findings.iter_mut().filter(waits) {
-        finding.advice = format!("See {TOO_LOW}: places at a backend are free.");
+        finding.advice = format!("See {TOO_LOW}: a backend may have free places.");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The sentence at the top of the status: whether all is well, and if not, what is wrong.
 
+use super::backend_rules::{DOWN, EJECTED};
 use super::batch_rules::{CLOSED, UNREADABLE};
 use super::finding::{Level, StatusFinding};
 use super::situation::{BatchQueueState, Situation};
@@ -30,6 +31,7 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
     };
     let since = match worst.since_seconds {
         short if short < 1.0 || worst.is_past => String::new(),
+        long if worst.text.ends_with(')') => format!(", for {}", span(long)),
         long => format!(" (for {})", span(long)),
     };
     let more = match findings.len() - 1 {
@@ -39,11 +41,22 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
     };
     let waits = waiting(situation, &worst.text);
     let batches = batches(situation, &worst.text, findings);
-    let text = format!("{}{since}; {waits}{batches}{more}.", worst.text);
+    let left = left(situation, worst);
+    let text = format!("{}{since}; {left}{waits}{batches}{more}.", worst.text);
     match worst.subject.as_ref().is_some_and(|name| worst.text.starts_with(name)) {
         // A name keeps its case.
         true => text,
         false => capitalised(&text),
+    }
+}
+
+/// How many backends are left, beside one that is lost.
+fn left(situation: &Situation, worst: &StatusFinding) -> String {
+    let (ready, total) = (situation.backends_ready, situation.backends_total);
+    let are = if ready == 1 { "is" } else { "are" };
+    match worst.id {
+        DOWN | EJECTED => format!("{ready} of {total} backends {are} ready; "),
+        _ => String::new(),
     }
 }
 
@@ -82,12 +95,12 @@ fn waiting(situation: &Situation, before: &str) -> String {
     let is_told = before
         .split(|letter: char| !letter.is_ascii_digit())
         .any(|number| number.parse() == Ok(depth));
-    let (requests, verb) = match depth {
+    let requests = match depth {
         0 if before.contains("batch request") => return "no other request waits".to_owned(),
         0 => return "no request waits".to_owned(),
-        _ if is_told => (String::new(), "are "),
-        1 => ("1 request waits, ".to_owned(), ""),
-        depth => (format!("{depth} requests wait, "), ""),
+        _ if is_told => String::new(),
+        1 => "1 request waits, ".to_owned(),
+        depth => format!("{depth} requests wait, "),
     };
     if situation.has_backends && situation.backends_ready == 0 {
         // The rate of the past says nothing about a time without backends.
@@ -95,18 +108,28 @@ fn waiting(situation: &Situation, before: &str) -> String {
         return format!("{they} until a backend is ready");
     }
     let drain = match queue.drains_in_seconds {
-        Some(secs) if queue.drain_is_least => format!(
-            "{} of them {verb}late: they go after the fresh requests of their flows, and at least \
-             {} remain",
-            queue.late,
-            span(secs)
-        ),
+        Some(secs) if queue.drain_is_least => {
+            format!("{}, and at least {} remain", late(queue.late, is_told), span(secs))
+        }
         Some(secs) if is_told => format!("the last waits about {}", span(secs)),
         Some(secs) => format!("the last for about {}", span(secs)),
         None if is_told => "how long they wait is not known yet".to_owned(),
         None => "for how long is not known yet".to_owned(),
     };
     format!("{requests}{drain}")
+}
+
+/// How many of the waiting requests are late, after their number or without it.
+fn late(late: u32, is_told: bool) -> String {
+    let go = match late {
+        1 => "it goes after the fresh requests of its flow",
+        _ => "they go after the fresh requests of their flows",
+    };
+    let are = if late == 1 { "is" } else { "are" };
+    match is_told {
+        true => format!("{late} of the waiting requests {are} late: {go}"),
+        false => format!("{late} of them late: {go}"),
+    }
 }
 
 /// A number with its noun.

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+pub(crate) use super::store_trouble::StoreTrouble;
+
 /// One number for each band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ByBand {
@@ -209,6 +211,11 @@ pub(crate) struct BackendCondition {
     /// Whether an operator drains it. A drain by Kubernetes has another end.
     #[serde(skip)]
     pub(crate) drained_by_operator: bool,
+    /// Whether its address is one of this gateway, or its name has no address.
+    #[serde(skip)]
+    pub(crate) is_own_gateway: bool,
+    #[serde(skip)]
+    pub(crate) lacks_address: bool,
     /// The last failure of a request there.
     pub(crate) last_error: Option<String>,
     pub(crate) models: Vec<String>,
@@ -241,6 +248,18 @@ pub(crate) struct BackendCondition {
     pub(crate) silent_seconds: Option<f64>,
     pub(crate) answered_per_minute: f64,
     pub(crate) failed_per_minute: f64,
+    /// Whether its last first bytes may have waited inside the engine, because requests waited in
+    /// the gateway when they were asked for.
+    #[serde(skip)]
+    pub(crate) first_byte_waited: bool,
+    /// How many of its last responses are counted, how many of them refused the request, and the
+    /// status of the last one that did.
+    #[serde(skip)]
+    pub(crate) last_responses: u32,
+    #[serde(skip)]
+    pub(crate) last_refused: u32,
+    #[serde(skip)]
+    pub(crate) refusal_status: u16,
     /// Whether it has had no request for some seconds.
     #[serde(skip)]
     pub(crate) idle: bool,
@@ -262,7 +281,8 @@ pub(crate) struct EngineState {
     pub(crate) running_max: Option<u32>,
     /// Requests in the engine's own queue.
     pub(crate) waiting: u32,
-    pub(crate) kv_used: f64,
+    /// `None` if the engine does not report it.
+    pub(crate) kv_used: Option<f64>,
     pub(crate) age_seconds: f64,
 }
 
@@ -314,18 +334,6 @@ pub(crate) struct BatchQueueState {
     pub(crate) overload: Option<String>,
 }
 
-/// A file or a store that cannot be used.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct StoreTrouble {
-    /// The setting, or what it is.
-    pub(crate) name: &'static str,
-    /// The file or folder that the setting names.
-    pub(crate) path: Option<String>,
-    pub(crate) error: String,
-    /// Whether the disk is full.
-    pub(crate) full: bool,
-}
-
 /// A key that expires soon or has expired.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct KeyExpiry {
@@ -358,28 +366,5 @@ impl From<[u32; 4]> for ByBand {
     /// From best-effort to critical, as the core counts.
     fn from([best_effort, normal, high, critical]: [u32; 4]) -> Self {
         Self { critical, high, normal, best_effort }
-    }
-}
-
-// === impl StoreTrouble ===
-
-impl StoreTrouble {
-    /// A full disk is known by the words of the system and of SQLite.
-    pub(crate) fn new(name: &'static str, error: String) -> Self {
-        let full = ["is full", "No space left"].iter().any(|words| error.contains(words));
-        Self { name, path: None, error, full }
-    }
-
-    /// A disk without room.
-    pub(crate) fn full(name: &'static str, error: String) -> Self {
-        Self { name, path: None, error, full: true }
-    }
-
-    /// Adds the file or folder that the setting names.
-    pub(crate) fn at(mut self, path: &std::path::Path) -> Self {
-        // An operator's shell is in another folder than the gateway.
-        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        self.path = Some(whole.display().to_string());
-        self
     }
 }

@@ -1,9 +1,9 @@
 //! The rule about slow tokens: a stream has begun, and its tokens come late.
 
-use super::backend_rules::{SLOW, slow_kept};
 use super::finding::{Level, StatusFinding};
 use super::sentence::span;
 use super::situation::{BackendCondition, Situation};
+use super::slow_rules::{SLOW, slow_kept};
 
 /// Tokens are slow if they take this many times as long as before, and so much longer.
 const SLOW_TIMES: f64 = 2.5;

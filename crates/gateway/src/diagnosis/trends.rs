@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use flow::{Span, Time};
 
-use super::backend_rules::SLOW;
+use super::first_byte_waits::FirstByteWaits;
 use super::history::History;
 use super::memory::FindingMemory;
 use super::queue_rules::FLOOD;
 use super::refusal_rules;
 use super::sentence::sentence;
 use super::situation::{BackendCondition, FlowState, QueueState, RefusalCount, Situation};
+use super::slow_rules::SLOW;
 use super::token_paces::TokenPaces;
 use super::watermark_rules::{self, TOO_HIGH};
 use super::{Level, StatusPage, findings};
@@ -65,6 +66,7 @@ pub(crate) struct Trends {
     /// Since when each backend has had requests.
     busy_since: BTreeMap<String, Time>,
     token_paces: TokenPaces,
+    first_byte_waits: FirstByteWaits,
     history: History,
 }
 
@@ -90,8 +92,11 @@ impl Trends {
             flow.refused_last_minute = new.into();
             flow.flooded_lately = self.memory.had(FLOOD, &flow.name, now.before(MINUTE));
         }
+        let waits = situation.queue.depth > situation.queue.unserved;
+        self.first_byte_waits.look(waits, &situation.backends, now);
         for backend in &mut situation.backends {
             self.watch(backend, &sample);
+            self.first_byte_waits.watch(backend, now);
             self.token_paces.watch(backend, now);
         }
         self.token_paces.retain(&situation.backends);

@@ -1,8 +1,8 @@
-//! Rules about a fixed watermark: too high, so that the engine queues, or too low, so that places
-//! at the engine stay free while requests wait.
+//! Rules about the watermark: a fixed one that is too high, so that the engine queues, or too low,
+//! so that places at the engine stay free while requests wait; and one that cannot be found.
 
 use super::finding::{Level, StatusFinding};
-use super::sentence::count;
+use super::sentence::{count, span};
 use super::situation::{BackendCondition, EngineState, Situation};
 
 /// A reading of an engine is used up to this age.
@@ -13,21 +13,39 @@ const LASTING_SECS: f64 = 2.0;
 const ALSO: &str = "; the same at ";
 /// Below this share of its KV cache an engine has room.
 const KV_ROOM: f64 = 0.5;
+/// Without metrics, times are the only sign. They are less certain, so they last for longer.
+const TIMES_LASTING_SECS: f64 = 5.0;
+/// A server with so many requests may let some of them wait inside.
+const MANY: u32 = 8;
+/// Responses are fast if they begin within this share of the objective. Where none is set, this
+/// time stands for it.
+const FAST_SHARE: f64 = 0.5;
+const LONG_WAIT_SECS: f64 = 2.0;
+/// The rule about a backend whose bound cannot be found.
+const PLACES_UNKNOWN: &str = "places_unknown";
 /// The rule about one that is too high.
 pub(super) const TOO_HIGH: &str = "watermark_too_high";
 /// The rule about one that is too low.
 pub(super) const TOO_LOW: &str = "watermark_too_low";
 
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
+    let ready = || situation.backends.iter().filter(|backend| backend.ready);
     if situation.stock.mode != "fixed" {
+        found.extend(ready().filter_map(|backend| places_unknown(backend, situation)));
         return;
     }
-    for backend in situation.backends.iter().filter(|backend| backend.ready) {
-        let Some(engine) = backend.engine.filter(|engine| engine.age_seconds < READING_SECS) else {
+    for backend in ready() {
+        let Some(engine) = reading(backend) else {
+            found.extend(too_high_by_times(backend, situation));
+            found.extend(too_low_by_times(backend, situation));
             continue;
         };
         found.extend(too_high(backend, engine, situation));
-        found.extend(too_low(backend, engine, situation));
+        let by_reading = too_low(backend, engine, situation);
+        let no_queue = engine.waiting == 0 && engine.kv_used.is_none();
+        let unknown = engine.running_max.is_none() && no_queue;
+        let by_times = || too_low_by_times(backend, situation).filter(|_| unknown);
+        found.extend(by_reading.or_else(by_times));
     }
 }
 
@@ -85,41 +103,142 @@ fn too_low(
     engine: EngineState,
     situation: &Situation,
 ) -> Option<StatusFinding> {
-    let model_waits = |model: &String| {
-        situation.models.iter().any(|waits| waits.name == *model && waits.queue_depth > 0)
-    };
-    let waits = backend.models.iter().any(model_waits)
-        || (situation.queue.depth > 0 && backend.models.iter().any(|model| model == "*"));
-    let is_at_bound = backend.stock as f64 >= backend.watermark;
-    let free = match engine.running_max {
-        Some(most) => most.saturating_sub(engine.running),
-        None => u32::from(engine.kv_used < KV_ROOM),
-    };
-    if !waits || !is_at_bound || engine.waiting > 0 || free == 0 || engine.kv_used >= KV_ROOM {
+    let kv_full = engine.kv_used.is_some_and(|used| used >= KV_ROOM);
+    if !is_held_back(backend, situation) || engine.waiting > 0 || kv_full {
         return None;
     }
     let BackendCondition { id, watermark, .. } = backend;
     let depth = situation.queue.depth;
-    let idle = match engine.running_max {
-        Some(most) => format!("{free} of its {most} places are free"),
-        None => format!("its KV cache is {:.0} % used", engine.kv_used * 100.0),
+    let idle = match (engine.running_max, engine.kv_used) {
+        (Some(most), _) if most <= engine.running => return None,
+        (Some(most), _) => format!("{} of its {most} places are free", most - engine.running),
+        (None, Some(used)) => format!("its KV cache is {:.0} % used", used * 100.0),
+        // Nothing shows a free place.
+        (None, None) => return None,
     };
     // Free memory alone does not show a free place: the engine may run no more at once.
     let is = if engine.running_max.is_some() { "is" } else { "may be" };
     let text = format!(
         "the watermark of {watermark:.0} {is} too low for {id}: {idle} while requests wait"
     );
-    let finding = StatusFinding::new(TOO_LOW, Level::Warning, text)
+    let mut finding = StatusFinding::new(TOO_LOW, Level::Warning, text)
         .about(id)
         .lasting(LASTING_SECS)
         .figure("engine_running", engine.running)
-        .figure("kv_used", engine.kv_used)
         .figure("watermark", *watermark)
         .figure("waiting", depth)
         .advise(
             "Leave controller.watermark_per_backend out: the gateway then finds the bound. Or \
              raise it while the engine itself queues nothing. If the engine runs no more at once \
              (--max-num-seqs), the watermark is right: add a backend.",
+        );
+    if let Some(used) = engine.kv_used {
+        finding = finding.figure("kv_used", used);
+    }
+    Some(finding)
+}
+
+/// The last reading of its metrics, unless it is old.
+fn reading(backend: &BackendCondition) -> Option<EngineState> {
+    backend.engine.filter(|engine| engine.age_seconds < READING_SECS)
+}
+
+/// Whether requests wait that the backend could take below its watermark.
+fn is_held_back(backend: &BackendCondition, situation: &Situation) -> bool {
+    let model_waits = |model: &String| {
+        situation.models.iter().any(|waits| waits.name == *model && waits.queue_depth > 0)
+    };
+    let waits = backend.models.iter().any(model_waits)
+        || (situation.queue.depth > 0 && backend.models.iter().any(|model| model == "*"));
+    waits && backend.stock as f64 >= backend.watermark
+}
+
+/// A watermark of 1 without any sign of free places. Most engines run more than one request at
+/// once. Of a higher watermark nothing is known.
+fn too_low_by_times(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
+    let first_byte = backend.first_byte_ms? / 1e3;
+    let objective = situation.queue.objective_seconds.unwrap_or(LONG_WAIT_SECS);
+    let one_at_once = situation.stock.unit == "requests" && backend.watermark <= 1.0;
+    let is_fast = first_byte <= objective * FAST_SHARE;
+    if !one_at_once || !is_fast || !is_held_back(backend, situation) {
+        return None;
+    }
+    let BackendCondition { id, watermark, .. } = backend;
+    let text = format!(
+        "the watermark of {watermark:.0} may be too low for {id}: it gets one request at once, \
+         and its responses begin after {} while requests wait",
+        span(first_byte)
+    );
+    let finding = StatusFinding::new(TOO_LOW, Level::Warning, text)
+        .about(id)
+        .lasting(TIMES_LASTING_SECS)
+        .figure("watermark", *watermark)
+        .figure("first_byte_ms", first_byte * 1e3)
+        .figure("waiting", situation.queue.depth)
+        .advise(
+            "Leave controller.watermark_per_backend out: the gateway then finds the bound. Or set \
+             it to the number of requests that the server runs at once. If that is one, the \
+             watermark is right: add a backend.",
+        );
+    Some(finding)
+}
+
+/// First bytes that come late although no request waits in the gateway, at a backend with many
+/// requests: they may wait inside the server.
+fn too_high_by_times(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
+    let first_byte = backend.stream_first_byte_ms.filter(|_| !backend.stream_first_byte_is_old);
+    let first_byte = first_byte? / 1e3;
+    let objective = situation.queue.objective_seconds?;
+    let has_many = situation.stock.unit == "requests" && backend.in_flight >= MANY;
+    if !has_many || first_byte <= objective || situation.queue.depth > 0 {
+        return None;
+    }
+    let BackendCondition { id, watermark, in_flight, .. } = backend;
+    let text = format!(
+        "the watermark of {watermark:.0} may be too high for {id}: {} are there, and a first byte \
+         takes {} although no request waits in the gateway",
+        count(*in_flight, "request"),
+        span(first_byte)
+    );
+    let finding = StatusFinding::new(TOO_HIGH, Level::Warning, text)
+        .about(id)
+        .lasting(LASTING_SECS)
+        .figure("watermark", *watermark)
+        .figure("in_flight", *in_flight)
+        .figure("first_byte_ms", first_byte * 1e3)
+        .figure("objective_ms", objective * 1e3)
+        .advise(
+            "Set controller.watermark_per_backend to the number of requests that the server runs \
+             at once, or start the server with metrics and leave the key out.",
+        );
+    Some(finding)
+}
+
+/// A backend whose places cannot be found: it tells no metrics, and its responses begin when they
+/// are complete, so nothing shows how many requests run there.
+fn places_unknown(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
+    let streams = backend.stream_first_byte_ms.is_some() && !backend.stream_first_byte_is_old;
+    let first_byte = backend.first_byte_ms? / 1e3;
+    if streams || reading(backend).is_some() || backend.in_flight < MANY {
+        return None;
+    }
+    let is_late = situation.queue.objective_seconds.is_some_and(|wanted| first_byte > wanted);
+    let level = if is_late { Level::Warning } else { Level::Note };
+    let BackendCondition { id, in_flight, .. } = backend;
+    let text = format!(
+        "{id} tells no metrics and its responses do not stream, so its places cannot be found: \
+         {} are in flight there, and a response begins after {}",
+        count(*in_flight, "request"),
+        span(first_byte)
+    );
+    let finding = StatusFinding::new(PLACES_UNKNOWN, level, text)
+        .about(id)
+        .lasting(TIMES_LASTING_SECS)
+        .figure("in_flight", *in_flight)
+        .figure("first_byte_ms", first_byte * 1e3)
+        .advise(
+            "Set controller.watermark_per_backend to the number of requests that the server runs \
+             at once, or start the server with metrics.",
         );
     Some(finding)
 }

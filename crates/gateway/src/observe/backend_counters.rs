@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 use flow::Time;
+use http::Method;
 
 use super::Record;
 use super::histogram::Histogram;
+use super::last_answers::{LastAnswers, LastRefusals};
+use super::outcome;
 use crate::backend::{Attempt, RecentTime, RecentTimes};
 
 /// The most backends with counters of their own; all others share `other`.
@@ -42,6 +45,8 @@ pub(super) struct BackendCounters {
     output_tokens: AtomicU64,
     /// The last times of whole responses.
     last: RecentTimes,
+    /// Which of its last responses refused the request.
+    answers: LastAnswers,
     /// From the grant of the backend to the first byte of its response.
     pub(super) first_byte: Histogram,
     /// Whether the last scrape did not know the backend any more.
@@ -73,6 +78,11 @@ impl CountersByBackend {
     /// The mean length of its responses in tokens, where it is known.
     pub(super) fn output_tokens(&self, backend: &str) -> Option<f64> {
         known(&self.index.load().get(backend)?.output_tokens)
+    }
+
+    /// How many of its last responses refused the request.
+    pub(super) fn last_refusals(&self, backend: &str) -> LastRefusals {
+        self.index.load().get(backend).map(|known| known.answers.refusals()).unwrap_or_default()
     }
 
     /// All backends that the last scrape knew, by name.
@@ -157,6 +167,10 @@ impl BackendCounters {
     pub(super) fn ended(&self, record: &Record) {
         if let Some(first_byte) = record.backend_first_byte {
             self.first_byte.add(first_byte);
+        }
+        // The gateway itself answers requests without a band.
+        if record.outcome == outcome::OK && record.band.is_some() && record.method == Method::POST {
+            self.answers.add(record.status);
         }
         if record.succeeded() {
             smooth(&self.latency_ms, record.at_backend.secs_f64() * 1e3);

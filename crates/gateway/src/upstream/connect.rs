@@ -101,6 +101,12 @@ impl ConnectError {
     pub(crate) fn is_refused(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
+
+    /// Whether the name of the server has no address. The standard library has no kind for it.
+    pub(crate) fn is_unresolved(&self) -> bool {
+        let lookup = "failed to lookup address";
+        matches!(self, Self::Io(error) if error.to_string().starts_with(lookup))
+    }
 }
 
 impl std::fmt::Display for ConnectError {

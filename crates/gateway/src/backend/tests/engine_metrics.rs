@@ -52,7 +52,10 @@ fn reading(text: &str) -> Option<EngineReading> {
 
 #[test]
 fn c10_vllm_is_read_over_all_its_engines() {
-    let EngineMetrics { reading, adapters } = read(VLLM.as_bytes()).unwrap();
+    let EngineMetrics { reading, kv_reported, adapters } = read(VLLM.as_bytes()).unwrap();
+    assert!(kv_reported);
+    let without = read(b"llamacpp:requests_processing 1\nllamacpp:requests_deferred 0\n").unwrap();
+    assert!(!without.kv_reported, "newer versions of llama.cpp do not report it");
     let expected = EngineReading {
         running: 12,
         waiting: 2,

@@ -213,6 +213,11 @@ fn r07_a_failed_check_counts_at_once_and_a_timeout_when_repeated() {
     assert_eq!(health.status(at(50)), HealthStatus::Ready);
     health.checked(CheckResult::Unhealthy("500".into()), at(60), at(70));
     assert_eq!(health.status(at(70)), HealthStatus::Down(DownReason::Unhealthy("500".into())));
+    let mut unnamed = up();
+    unnamed.checked(CheckResult::NoAddress, at(0), at(10));
+    assert_eq!(unnamed.status(at(10)), HealthStatus::Ready, "the DNS may fail for a moment");
+    unnamed.checked(CheckResult::NoAddress, at(20), at(30));
+    assert_eq!(unnamed.status(at(30)), HealthStatus::Down(DownReason::NoAddress));
 }
 
 #[test]

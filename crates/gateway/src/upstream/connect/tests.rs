@@ -59,3 +59,14 @@ async fn x01_a_refused_connection_says_so() {
     let error = connected(address).await.unwrap_err();
     assert!(error.is_refused(), "{error}");
 }
+
+/// A name with an empty part is no name, so no DNS server is asked.
+#[tokio::test]
+async fn m03_a_name_without_an_address_is_told_from_a_server_that_refuses() {
+    let unnamed = ServerAddress { place: ("no..name", 80), tls: None };
+    let error = connect(unnamed, Duration::from_secs(60)).await.unwrap_err();
+    assert!(error.is_unresolved() && !error.is_refused(), "{error}");
+    let closed = ServerAddress { place: ("127.0.0.1", 1), tls: None };
+    let error = connect(closed, Duration::from_secs(60)).await.unwrap_err();
+    assert!(error.is_refused() && !error.is_unresolved(), "{error}");
+}
