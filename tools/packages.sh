@@ -72,7 +72,8 @@ echo /etc/tidegate/tidegate.toml >"$debian/conffiles"
 debian_architecture=$(sed 's/x86_64/amd64/; s/aarch64/arm64/' <<<"$architecture")
 # A static program needs no library.
 libraries=
-ldd "$tidegate" 2>/dev/null | grep -q "=>" && libraries="libc6 (>= 2.34), libgcc-s1, "
+# Not by `grep -q` in a pipe: it may end before ldd, which then fails the pipe.
+[[ $(ldd "$tidegate" 2>/dev/null || true) != *"=>"* ]] || libraries="libc6 (>= 2.34), libgcc-s1, "
 # Not by `du`: the blocks of a file that was just written depend on the file system.
 size=$(find "$root" -path "$debian" -prune -o -type f -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')
 cat >"$debian/control" <<END
