@@ -55,7 +55,7 @@ pub(super) const IN_FLOW: &[Mutant] = &[
     Mutant {
         name: "a gap at a nearly full backend ends an overload",
         file: "controller/dispatch.rs",
-        site: "if !waited && «self.supply.has_spare_room(backend, room)» {",
+        site: "if «self.supply.has_spare_room(backend, self.settings.bounds.to_bypass())» {",
         instead: "true",
         noticed_by: "objectives::o03_a_gap_at_a_nearly",
     },

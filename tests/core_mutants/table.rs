@@ -111,8 +111,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the lowest band goes first",
         file: "controller/dispatch.rs",
-        site: "fair_queues[«band»].first(reach, has_room)",
-        instead: "BANDS - 1 - band",
+        site: "self.fair_queues[pool as usize].iter().enumerate()«.rev()»;",
+        instead: "",
         noticed_by: "p03_strict_bands",
     },
     Mutant {
@@ -251,8 +251,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "stock leaks on cancel",
         file: "controller/complete.rs",
-        site: "let stock = «record.stock(self.settings.stock)»;",
-        instead: "record.stock(self.settings.stock).min(u64::from(record.cost > 0))",
+        site: "let stock = «self.asks[slot].stock(self.settings.stock)»;",
+        instead: "self.asks[slot].stock(self.settings.stock).min(self.asks[slot].cost.into())",
         noticed_by: "c01",
     },
     Mutant {

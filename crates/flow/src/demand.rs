@@ -15,7 +15,7 @@ use crate::time::{Span, Time};
 /// minute or more to start, so a shorter one would follow bursts that are over by then.
 const MEMORY_SECS: f64 = 60.0;
 /// Costs are collected for this long before they change a rate.
-const SAMPLE_SECS: f64 = 1.0;
+const SAMPLE: Span = Span::from_secs(1);
 /// What one backend carries counts once it was measured for this long.
 const MEASURED_SECS: f64 = 10.0;
 /// The time that an ask is assumed to take while nothing has ended yet.
@@ -128,7 +128,7 @@ impl Demand {
         }
         let full = self.places.map(|places| alive / places.max(1.0) / share(goal.utilization));
         let by_rate = self.carried.filter(|&each| each > 0.0).map(|each| {
-            let within = goal.drain.secs_f64().max(SAMPLE_SECS);
+            let within = goal.drain.secs_f64().max(SAMPLE.secs_f64());
             (self.arriving / share(goal.utilization) + self.backlog / within) / each
         });
         let wanted = match (by_rate, full) {
@@ -173,10 +173,10 @@ impl DemandMeter {
             return;
         };
         self.completed += u64::from(cost);
-        let secs = now.since(since).secs_f64();
-        if secs < SAMPLE_SECS {
+        if now.since(since) < SAMPLE {
             return;
         }
+        let secs = now.since(since).secs_f64();
         let kept = (-secs / MEMORY_SECS).exp();
         self.past_cost = self.past_cost * kept + self.completed as f64;
         self.past_backend_secs = self.past_backend_secs * kept + secs * f64::from(ready());
@@ -226,7 +226,7 @@ impl DemandMeter {
 impl Rate {
     fn add(&mut self, cost: i64, now: Time) {
         self.cost = self.cost.saturating_add(cost);
-        if now.since(self.since).secs_f64() >= SAMPLE_SECS {
+        if now.since(self.since) >= SAMPLE {
             *self = self.folded(now);
         }
     }
@@ -244,7 +244,7 @@ impl Rate {
 
     fn at(&self, now: Time) -> f64 {
         let Self { past_cost, past_secs, .. } = self.folded(now);
-        past_cost / past_secs.max(SAMPLE_SECS)
+        past_cost / past_secs.max(SAMPLE.secs_f64())
     }
 }
 

@@ -36,8 +36,8 @@ impl DrainRate {
     /// An ask of this cost completed while others waited.
     pub(crate) fn completed(&mut self, cost: u32, now: Time) {
         self.cost += u64::from(cost);
-        let secs = self.elapsed(now).secs_f64();
-        if secs >= SAMPLE.secs_f64() {
+        if self.elapsed(now) >= SAMPLE {
+            let secs = self.elapsed(now).secs_f64();
             let faded = self.peak * (-secs / PEAK_MEMORY_SECS).exp();
             self.peak = faded.max(self.cost as f64 / secs);
             (self.past_cost, self.past_secs) = self.sums(now);

@@ -157,6 +157,12 @@ impl Flows {
         most.is_some_and(|most| self[slot].in_flight >= most)
     }
 
+    /// Whether it was at its limit until an ask ended just now.
+    pub(crate) fn was_at_limit(&self, slot: u32) -> bool {
+        let most = self.policy(slot).in_flight_max;
+        most.is_some_and(|most| self[slot].in_flight + 1 >= most)
+    }
+
     pub(crate) fn is_limited_per_backend(&self, slot: u32) -> bool {
         self.policy(slot).in_flight_per_backend_max.is_some()
     }

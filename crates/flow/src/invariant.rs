@@ -94,11 +94,11 @@ fn auto_counts(c: &Controller) -> Result<(), Violation> {
     c.supply.check_open_counts()
 }
 
-/// The counts behind the reserved places equal the asks in flight.
+/// The counts behind the reserved places equal the asks in flight, while places are kept.
 fn reserved_places(c: &Controller) -> Result<(), Violation> {
     let mut by_flow_queue: BTreeMap<u32, u32> = BTreeMap::new();
     for record in c.asks.slots().map(|slot| &c.asks[slot]) {
-        let flies = u32::from(record.phase == Phase::InFlight);
+        let flies = u32::from(record.phase == Phase::InFlight && c.is_reserving());
         *by_flow_queue.entry(record.flow_queue).or_default() += flies;
     }
     let mut by_band = vec![[InFlight::default(); BANDS]; c.reserves.len()];

@@ -4,7 +4,7 @@
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// The neighbours in a doubly linked list.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Link {
     pub(crate) prev: u32,
     pub(crate) next: u32,

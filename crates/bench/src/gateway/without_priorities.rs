@@ -102,8 +102,8 @@ const EDITS: [Edit; 12] = [
     },
     Edit {
         file: "crates/flow/src/controller/dispatch.rs",
-        site: "(0..BANDS).rev().filter(takes_part).find_map(|band| {",
-        instead: "Some(1).filter(takes_part).and_then(|band: usize| {",
+        site: "self.fair_queues[pool as usize].iter().enumerate().rev();",
+        instead: "std::iter::once((1, &self.fair_queues[pool as usize][1]));",
     },
 ];
 

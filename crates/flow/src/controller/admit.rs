@@ -51,10 +51,12 @@ impl Controller {
         };
         let fewer_kept = self.note_arrival(checked.key, now);
         self.note_demand(checked.key.pool, ask.cost.clamp(1, COST_MAX) as u32, now);
-        if let Some(route) = self.bypass(&checked) {
+        // A pool that is full for a new ask is full for those that wait, too: their bound is lower.
+        let full = !self.supply.is_open(checked.key.pool, self.settings.bounds.to_bypass());
+        if let Some(route) = &(if full { None } else { self.bypass(&checked) }) {
             let (slot, ticket) = self.admit(&checked, now);
             self.counters.bypassed += 1;
-            self.grant(slot, &route);
+            self.grant(slot, route, None);
             if self.is_reserving() {
                 // A small ask lowers the mean size, so that more asks may have room.
                 self.dispatch(self.supply.pools[checked.key.pool as usize].domain, now);
@@ -77,7 +79,7 @@ impl Controller {
         self.counters.queued += 1;
         self.enqueue(slot, RequeuePosition::Back, now);
         // The asks that kept it from bypassing the queue may need other backends than it does.
-        if self.supply.is_open(checked.key.pool, self.settings.bounds.to_dequeue()) {
+        if !full && self.supply.is_open(checked.key.pool, self.settings.bounds.to_dequeue()) {
             self.dispatch(self.supply.pools[checked.key.pool as usize].domain, now);
         }
         Verdict::Queued { ticket }
@@ -123,8 +125,9 @@ impl Controller {
         let flow_queue = self.flow_queue_for(key);
         self.see(flow_queue, now);
         let cost = ask.cost.clamp(1, COST_MAX) as u32;
-        let sequence = self.next_sequence();
-        let (slot, ticket) = self.asks.insert(AskRecord {
+        let (sequence, has_preference) = (self.next_sequence(), ask.has_preference());
+        let (slot, record) = self.asks.take_slot();
+        *record = AskRecord {
             fifo_link: Link::UNLINKED,
             wheel_link: Link::UNLINKED,
             deadline,
@@ -132,7 +135,7 @@ impl Controller {
             flow_queue,
             cost,
             tokens: ask.tokens.clamp(1, COST_MAX) as u32,
-            generation: 0,
+            generation: record.generation,
             wheel_slot: 0,
             phase: Phase::Waiting,
             band: ask.band,
@@ -146,7 +149,7 @@ impl Controller {
             units: 0,
             model: ask.model.0 as u16,
             streamed: ask.streamed,
-            has_preference: ask.has_preference(),
+            has_preference,
             on_trial: false,
             workload,
             urgency_fifo: NONE,
@@ -158,22 +161,22 @@ impl Controller {
             exception: false,
             kept: wanted.kept,
             granted: Time::NEVER,
-        });
-        if ask.has_preference() {
+        };
+        let ticket = Ticket::new(slot, record.generation);
+        if has_preference {
             self.preferences.insert(slot, ask.preference());
         }
-        self.keep_prompt(slot, blocks.clone());
+        self.keep_prompt(slot, blocks);
         (slot, ticket)
     }
 
-    /// The backend that can take the ask at once: there is room below the upper bound, and no
-    /// waiting ask could use it.
+    /// The backend that can take the ask at once: its pool is open, and no waiting ask could use
+    /// the room below the upper bound.
     fn bypass(&self, checked: &CheckedAsk<'_>) -> Option<Route> {
         let room = self.settings.bounds.to_bypass();
         let at_limit =
             self.flows[checked.key.flow].limited && self.flows.is_at_limit(checked.key.flow);
-        let open = self.supply.is_open(checked.key.pool, room);
-        if at_limit || !open || !self.may_take_place(checked.key, room) {
+        if at_limit || !self.may_take_place(checked.key, room) {
             return None;
         }
         let domain = self.supply.pools[checked.key.pool as usize].domain;

@@ -4,8 +4,14 @@ use super::Controller;
 use super::eligibility::QueueKey;
 use crate::ask::{BackendId, COST_MAX, Ticket, Usage};
 use crate::outcome::{Eviction, Misuse, RequeuePosition, Stage};
-use crate::queue::asks::Phase;
+use crate::queue::asks::{AskRecord, Phase};
 use crate::time::Time;
+
+/// The change of an ask's charge.
+struct Recharge {
+    pool: u32,
+    difference: i64,
+}
 
 // === impl Controller ===
 
@@ -166,21 +172,17 @@ impl Controller {
     }
 
     pub(super) fn find_in_flight(&self, ticket: Ticket) -> Result<u32, Misuse> {
-        let slot = self.asks.find(ticket).ok_or(Misuse::UnknownTicket)?;
-        match self.asks[slot].phase {
-            Phase::InFlight => Ok(slot),
+        match self.asks.get(ticket).ok_or(Misuse::UnknownTicket)?.phase {
+            Phase::InFlight => Ok(ticket.slot()),
             _ => Err(Misuse::NotInFlight),
         }
     }
 
     /// Charges an ask in flight with its actual cost, which also corrects what was said to arrive.
     fn true_up(&mut self, slot: u32, cost: u32, now: Time) {
-        let difference = i64::from(cost) - i64::from(self.asks[slot].cost);
-        if difference != 0 {
-            let pool = self.flow_queues[self.asks[slot].flow_queue].pool;
+        if let Some(Recharge { pool, difference }) = self.recharge(slot, cost) {
             self.domain_of(pool).demand.corrected(difference, now);
         }
-        self.recharge(slot, cost);
     }
 
     /// Takes the tokens that are expected to be cached out of the charge of a granted ask.
@@ -199,19 +201,21 @@ impl Controller {
         self.true_up(slot, cost, self.clock);
     }
 
-    /// Sets the charge of an ask in flight, at every level.
-    fn recharge(&mut self, slot: u32, cost: u32) {
-        let charged = std::mem::replace(&mut self.asks[slot].cost, cost);
+    /// Sets the charge of an ask in flight, at every level; returns the change, if there is one.
+    #[inline(always)]
+    fn recharge(&mut self, slot: u32, cost: u32) -> Option<Recharge> {
+        let ask = &mut self.asks[slot];
+        let charged = std::mem::replace(&mut ask.cost, cost);
         if charged == cost {
-            return;
+            return None;
         }
-        let at = self.asks[slot].flow_queue;
+        let at = ask.flow_queue;
         let difference = i64::from(cost) - i64::from(charged);
         let flow_queue = &mut self.flow_queues[at];
-        flow_queue.ordered.true_up_session(&self.asks[slot], difference);
-        let fair_queue = &mut self.fair_queues[flow_queue.pool as usize][flow_queue.band.index()];
-        let void =
-            difference < 0 && flow_queue.active && self.asks[slot].period != flow_queue.period;
+        flow_queue.ordered.true_up_session(ask, difference);
+        let pool = flow_queue.pool;
+        let fair_queue = &mut self.fair_queues[pool as usize][flow_queue.band.index()];
+        let void = difference < 0 && flow_queue.active && ask.period != flow_queue.period;
         if !void {
             flow_queue.tag =
                 fair_queue.clock.true_up(flow_queue.tag, flow_queue.weight, difference);
@@ -223,22 +227,18 @@ impl Controller {
         if self.hierarchical {
             self.charge_levels(slot, charged, cost);
         }
+        Some(Recharge { pool, difference })
     }
 
     fn finish(&mut self, slot: u32, now: Time) {
-        let (backend, cost) = (self.asks[slot].backend, self.asks[slot].cost);
-        let pool = self.flow_queues[self.asks[slot].flow_queue].pool;
-        let domain = self.domain_of(pool);
-        if domain.waiting > 0 {
-            domain.drain_rate.completed(cost, now);
-            self.note_completed(pool, cost, now);
-        }
+        let AskRecord { backend, cost, flow_queue, .. } = self.asks[slot];
+        let domain = self.supply.pools[self.flow_queues[flow_queue].pool as usize].domain;
+        self.note_completed(domain, cost, now);
         let (flow, was_at_limit) = self.release(slot);
         self.counters.settled += 1;
         self.end(slot, now);
-        self.dispatch_after(backend, was_at_limit.then_some(flow), now);
-        let domain = self.supply.pools[pool as usize].domain;
-        if domain != self.supply.backends[backend as usize].domain {
+        let dispatched = self.dispatch_after(backend, was_at_limit.then_some(flow), now);
+        if domain != dispatched {
             // The backend has left the domain of the ask, where fewer places may be kept now.
             self.dispatch(domain, now);
         }
@@ -248,26 +248,30 @@ impl Controller {
     fn release(&mut self, slot: u32) -> (u32, bool) {
         self.leave_model(slot);
         self.prompt_left(slot);
-        let record = &self.asks[slot];
-        let (backend, flow) = (record.backend, self.flow_queues[record.flow_queue].flow);
-        let stock = record.stock(self.settings.stock);
-        self.supply.give_back(backend, record.band.index(), stock);
+        let AskRecord { backend, flow_queue, band, .. } = self.asks[slot];
+        let stock = self.asks[slot].stock(self.settings.stock);
+        self.supply.give_back(backend, band.index(), stock);
         if self.is_auto() {
             self.count_end(slot);
         }
-        let was_at_limit = self.flows[flow].limited && self.flows.is_at_limit(flow);
-        self.flows[flow].in_flight -= 1;
-        self.place_freed(self.asks[slot].flow_queue);
-        if self.flows[flow].limited {
-            self.limits_after_release(flow, backend);
+        self.place_freed(flow_queue);
+        let flow = self.flow_queues[flow_queue].flow;
+        let counts = &mut self.flows[flow];
+        counts.in_flight -= 1;
+        if !counts.limited {
+            return (flow, false);
         }
+        let was_at_limit = self.flows.was_at_limit(flow);
+        self.limits_after_release(flow, backend);
         (flow, was_at_limit)
     }
 
     /// Ends an ask: only the flow's tag remains of it.
+    #[inline(always)]
     pub(super) fn end(&mut self, slot: u32, now: Time) {
-        self.registry.ended(self.asks[slot].workload, now);
-        if self.asks[slot].has_preference {
+        let AskRecord { workload, has_preference, .. } = self.asks[slot];
+        self.registry.ended(workload, now);
+        if has_preference {
             self.preferences.remove(&slot);
         }
         self.forget_prompt(slot);
@@ -275,13 +279,14 @@ impl Controller {
     }
 
     /// Grants the asks that a release has made possible: in the domain of the backend, and in every
-    /// domain where a flow waits that was at its limit.
-    fn dispatch_after(&mut self, backend: u32, was_at_limit: Option<u32>, now: Time) {
+    /// domain where a flow waits that was at its limit. Returns the domain of the backend.
+    fn dispatch_after(&mut self, backend: u32, was_at_limit: Option<u32>, now: Time) -> u32 {
         let domain = self.supply.backends[backend as usize].domain;
         self.dispatch(domain, now);
         if let Some(flow) = was_at_limit {
             self.dispatch_for(flow, now);
         }
+        domain
     }
 
     /// Grants every ask that can go, in each domain where a flow waits.

@@ -90,14 +90,18 @@ impl Controller {
         self.domain_of(pool).demand.arrived(cost, now);
     }
 
-    /// An ask of a pool completed while others waited.
-    pub(super) fn note_completed(&mut self, pool: u32, cost: u32, now: Time) {
-        let at = self.supply.pools[pool as usize].domain;
+    /// An ask of a domain completed, which says how fast its backends are if others wait.
+    pub(super) fn note_completed(&mut self, at: u32, cost: u32, now: Time) {
+        let domain = &mut self.domains[at as usize];
+        if domain.waiting == 0 {
+            return;
+        }
+        domain.drain_rate.completed(cost, now);
         let backends = &self.supply.backends;
         let ready = || {
             backends.iter().filter(|backend| backend.domain == at && backend.ready).count() as u32
         };
-        self.domains[at as usize].demand.completed(cost, now, ready);
+        domain.demand.completed(cost, now, ready);
     }
 
     /// The demand of each model, before its domain is computed again.

@@ -3,7 +3,7 @@
 use super::Controller;
 use super::routing::Route;
 use super::slack::{Next, NextAsk};
-use crate::ask::{BANDS, Band};
+use crate::ask::Band;
 use crate::outcome::{Event, Eviction};
 use crate::queue::asks::Phase;
 use crate::queue::flow_queue::FlowQueue;
@@ -53,14 +53,13 @@ impl Controller {
             let room = self.settings.bounds.to_dequeue();
             let input = || self.route_input_of(slot);
             let asker = (flow, self.asks[slot].model_id());
-            let Some(route) = self.choose_backend(asker, pool, room, input) else { return };
-            let route = Route { overtaken, ..route };
+            let Some(route) = &self.choose_backend(asker, pool, room, input) else { return };
             let waited = now.since(self.asks[slot].arrival);
             self.fair_queue_of(flow_queue).overload.granted(late);
             self.flow_queues[flow_queue].ordered.charge_session(slot, &mut self.asks);
             self.dequeue(slot);
             self.counters.granted += 1;
-            self.grant(slot, &route);
+            self.grant(slot, route, overtaken);
             self.events.push_back(Event::Granted {
                 ticket: self.asks.ticket(slot),
                 backend: self.supply.backends[route.backend as usize].id,
@@ -97,6 +96,12 @@ impl Controller {
         if !self.hierarchical {
             return self.first_in_pool(self.supply.domains[domain as usize][0], room, held);
         }
+        self.next_by_level(domain, room, held)
+    }
+
+    /// The same, if bands or pools are chosen by weight.
+    #[inline(never)]
+    fn next_by_level(&mut self, domain: u32, room: Room, held: &[FairQueueAt]) -> Option<u32> {
         let band = match self.settings.cascade {
             Cascade::Strict => {
                 let mut bands = Band::DESCENDING.into_iter();
@@ -134,18 +139,22 @@ impl Controller {
     }
 
     /// The flow queue whose turn it is in a pool, the highest band first.
+    #[inline]
     fn first_in_pool(&self, pool: u32, room: Room, held: &[FairQueueAt]) -> Option<u32> {
         if !self.supply.is_open(pool, room) {
             return None;
         }
+        self.first_in_open_pool(pool, room, held)
+    }
+
+    #[inline(never)]
+    fn first_in_open_pool(&self, pool: u32, room: Room, held: &[FairQueueAt]) -> Option<u32> {
         let has_room = |backend| self.supply.has_room(backend, room);
         let free = self.free_places(pool, room);
-        let fair_queues = &self.fair_queues[pool as usize];
-        let takes_part =
-            |&band: &usize| !fair_queues[band].is_idle() && !held.contains(&(pool, band));
-        (0..BANDS).rev().filter(takes_part).find_map(|band| {
-            let reach = self.reach(pool, band, free)?;
-            fair_queues[band].first(reach, has_room)
+        let bands = self.fair_queues[pool as usize].iter().enumerate().rev();
+        bands.filter(|(_, fair_queue)| !fair_queue.is_idle()).find_map(|(band, fair_queue)| {
+            let reach = self.reach(pool, band, free).filter(|_| !held.contains(&(pool, band)))?;
+            fair_queue.first(reach, has_room)
         })
     }
 
@@ -164,59 +173,67 @@ impl Controller {
         fair_queue.first(reach, |backend| self.supply.has_room(backend, room))
     }
 
-    /// Sends an ask that is not in the queue to a backend, and charges its flow.
-    pub(super) fn grant(&mut self, slot: u32, route: &Route) {
+    /// Sends an ask that is not in the queue to a backend, and charges its flow. `overtaken` is the
+    /// tag of the flow queue whose turn it was, if another one goes for its cached prompt.
+    pub(super) fn grant(&mut self, slot: u32, route: &Route, overtaken: Option<u64>) {
         self.explain(slot, route);
         let backend = route.backend;
-        let on_trial = self.supply.is_on_trial(backend);
-        let record = &mut self.asks[slot];
-        record.phase = Phase::InFlight;
-        record.on_trial = on_trial;
-        record.backend = backend;
-        record.granted = self.clock;
-        let (flow_queue, cost, band) = (record.flow_queue, record.cost, record.band.index());
-        self.note_spare_room(flow_queue, backend);
-        self.supply.take(backend, band, self.asks[slot].stock(self.settings.stock));
+        let ask = &mut self.asks[slot];
+        let (at, cost, stock) = (ask.flow_queue, ask.cost, ask.stock(self.settings.stock));
+        let FlowQueue { flow, band, period, active, .. } = self.flow_queues[at];
+        ask.phase = Phase::InFlight;
+        ask.on_trial = self.supply.is_on_trial(backend);
+        ask.backend = backend;
+        ask.granted = self.clock;
+        ask.period = period;
+        if !active {
+            self.note_spare_room(at, backend);
+        }
+        self.supply.take(backend, band.index(), stock);
         self.use_model(slot);
         self.send_prompt(slot);
         if self.is_auto() {
             self.count_grant(slot);
         }
-        self.asks[slot].period = self.flow_queues[flow_queue].period;
-        let flow = self.flow_queues[flow_queue].flow;
-        self.flows[flow].in_flight += 1;
+        let counts = &mut self.flows[flow];
+        counts.in_flight += 1;
+        let limited = counts.limited;
         if self.hierarchical {
             self.serve_levels(slot);
         }
-        if self.charge_flow_queue(flow_queue, cost, route.overtaken) == Charge::Partial {
+        if self.charge_flow_queue(at, cost, overtaken, limited) == Charge::Partial {
             // A refund would return more than was charged.
             self.asks[slot].period = self.asks[slot].period.wrapping_sub(1);
         }
-        self.place_taken(flow_queue);
-        if self.flows[flow].limited {
+        self.place_taken(at);
+        if limited {
             self.limits_after_grant(flow, backend);
         }
         self.refund_cached(slot);
     }
 
-    /// Before a grant: notes an ask that did not wait and finds spare room. If many do, an overload
-    /// has ended.
+    /// Before the grant of an ask that did not wait: notes whether it finds spare room. If many do,
+    /// an overload has ended.
     fn note_spare_room(&mut self, at: u32, backend: u32) {
-        let (waited, room) = (self.flow_queues[at].active, self.settings.bounds.to_bypass());
-        if !waited && self.supply.has_spare_room(backend, room) {
+        if self.supply.has_spare_room(backend, self.settings.bounds.to_bypass()) {
             self.fair_queue_of(at).overload.granted_at_once();
         }
     }
 
-    fn charge_flow_queue(&mut self, at: u32, cost: u32, overtaken: Option<u64>) -> Charge {
+    fn charge_flow_queue(
+        &mut self,
+        at: u32,
+        cost: u32,
+        overtaken: Option<u64>,
+        limited: bool,
+    ) -> Charge {
         let flow_queue = &mut self.flow_queues[at];
         let fair_queue = &mut self.fair_queues[flow_queue.pool as usize][flow_queue.band.index()];
         let bypassed = !flow_queue.active;
         if bypassed {
             flow_queue.tag = fair_queue.clock.join(flow_queue.tag, flow_queue.weight, cost);
         }
-        if self.flows[flow_queue.flow].limited && self.flows.is_limited_per_backend(flow_queue.flow)
-        {
+        if limited && self.flows.is_limited_per_backend(flow_queue.flow) {
             // Its backends may have been full while other flows went: that earns no credit.
             flow_queue.tag = flow_queue.tag.max(fair_queue.clock.now());
         }
@@ -237,22 +254,25 @@ impl Controller {
                 Charge::Partial
             }
         };
+        if !bypassed && flow_queue.waiting == 0 {
+            self.deactivate(at);
+            return charge;
+        }
         if bypassed {
             fair_queue.clock.leave(flow_queue.weight);
-        } else if flow_queue.waiting == 0 {
-            self.deactivate(at);
         } else {
             flow_queue.tie_break = fair_queue.next_tie_break();
             let order = flow_queue.service_order(at);
             fair_queue.moved(order, flow_queue.over_share, &mut self.positions);
         }
-        if self.fair_queue_of(at).clock.has_run_far() {
+        if fair_queue.clock.has_run_far() {
             self.rebase(at);
         }
         charge
     }
 
     /// Lowers the tags of a fair queue before they grow too large.
+    #[cold]
     pub(super) fn rebase(&mut self, at: u32) {
         let FlowQueue { pool, band, .. } = self.flow_queues[at];
         let fair_queue = &mut self.fair_queues[pool as usize][band.index()];

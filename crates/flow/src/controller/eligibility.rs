@@ -37,10 +37,13 @@ impl Controller {
     }
 
     /// The flow queue with this key, created on first use.
+    #[inline(always)]
     pub(super) fn flow_queue_for(&mut self, key: QueueKey) -> u32 {
-        if let Some(known) = self.find_flow_queue(key) {
-            return known;
-        }
+        self.find_flow_queue(key).unwrap_or_else(|| self.new_flow_queue(key))
+    }
+
+    #[inline(never)]
+    fn new_flow_queue(&mut self, key: QueueKey) -> u32 {
         let QueueKey { flow, band, pool } = key;
         let flow_queue = self.flow_queues.insert(FlowQueue {
             tag: NEW,
@@ -129,6 +132,7 @@ impl Controller {
     }
 
     /// Takes a flow queue out of its fair queue.
+    #[inline(never)]
     pub(super) fn deactivate(&mut self, at: u32) {
         let flow_queue = &mut self.flow_queues[at];
         if !std::mem::take(&mut flow_queue.active) {

@@ -47,6 +47,7 @@ impl Controller {
         self.asks.slots().filter(|&slot| self.asks[slot].phase == phase).collect()
     }
 
+    #[inline(never)]
     pub(super) fn expire(&mut self, slot: u32, now: Time) {
         let reason = match self.asks[slot].limit {
             Limit::Ttl => Eviction::Expired,
@@ -55,6 +56,7 @@ impl Controller {
         self.evict(slot, reason, now);
     }
 
+    #[inline(never)]
     pub(super) fn evict(&mut self, slot: u32, reason: Eviction, now: Time) {
         let FlowQueue { flow, band, pool, .. } = self.flow_queues[self.asks[slot].flow_queue];
         // While it still counts as waiting: a guess is based on the asks that wait.

@@ -8,6 +8,7 @@
 use super::Controller;
 use super::slack::NextAsk;
 use crate::ask::{BackendId, ModelId};
+use crate::loaded_models::LoadedModels;
 use crate::queue::flow_queue::FlowQueue;
 use crate::time::{Span, Time};
 
@@ -42,7 +43,16 @@ impl Controller {
         self.dispatch(domain, now);
     }
 
+    /// Forgets which models are loaded, if that no longer counts.
+    pub(super) fn fit_loaded_models(&mut self) {
+        if self.settings.model_stay == Span::ZERO {
+            let backends = self.supply.backends.iter_mut();
+            backends.for_each(|backend| backend.loaded = LoadedModels::default());
+        }
+    }
+
     /// Whether the turn of a flow queue gives way, so that backends stay with their models.
+    #[inline(never)]
     pub(super) fn turn_of(&mut self, turn: u32, slot: u32, now: Time) -> Turn {
         let goes = |at| self.has_model(at, slot) || !self.stays(at);
         if self.usable_by(turn).any(goes) || self.asks[slot].deadline <= now {
@@ -121,6 +131,9 @@ impl Controller {
 
     /// Counts the model of an ask that was granted.
     pub(super) fn use_model(&mut self, slot: u32) {
+        if self.settings.model_stay == Span::ZERO {
+            return;
+        }
         let backend = &mut self.supply.backends[self.asks[slot].backend as usize];
         if backend.loaded.granted(self.asks[slot].model_id(), slot) {
             // The memory of the other models is given to this one.
@@ -130,7 +143,9 @@ impl Controller {
 
     /// An ask has left its backend.
     pub(super) fn leave_model(&mut self, slot: u32) {
-        let backend = &mut self.supply.backends[self.asks[slot].backend as usize];
-        backend.loaded.ended(slot, self.clock);
+        if self.settings.model_stay > Span::ZERO {
+            let backend = &mut self.supply.backends[self.asks[slot].backend as usize];
+            backend.loaded.ended(slot, self.clock);
+        }
     }
 }

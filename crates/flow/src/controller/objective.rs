@@ -18,6 +18,7 @@ impl Controller {
     /// such time, whatever the client states. An objective that the client states replaces the
     /// configured one. A deadline can only shorten it: it says when the client leaves, and not that
     /// the client is content to wait until then.
+    #[inline(always)]
     pub(super) fn wanted(&self, checked: &CheckedAsk<'_>, now: Time) -> Wanted {
         let &CheckedAsk { ask, key, .. } = checked;
         let configured = self.objective_of(key);

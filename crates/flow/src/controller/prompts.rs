@@ -100,7 +100,7 @@ impl Controller {
     }
 
     /// Keeps the prompt of an ask that was admitted.
-    pub(super) fn keep_prompt(&mut self, slot: u32, blocks: PromptBlocks) {
+    pub(super) fn keep_prompt(&mut self, slot: u32, blocks: &PromptBlocks) {
         if self.settings.cache_tokens == 0 {
             return;
         }
@@ -108,7 +108,7 @@ impl Controller {
         if self.prompts.len() <= slot {
             self.prompts.resize_with(slot + 1, AskPrompt::default);
         }
-        self.prompts[slot] = AskPrompt { blocks, ..AskPrompt::default() };
+        self.prompts[slot] = AskPrompt { blocks: blocks.clone(), ..AskPrompt::default() };
     }
 
     /// Forgets the prompt of an ask that has ended.

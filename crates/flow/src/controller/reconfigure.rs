@@ -78,6 +78,7 @@ impl Controller {
         let was_auto = self.is_auto();
         self.settings = settings;
         self.fit_prefix_indexes();
+        self.fit_loaded_models();
         self.rebuild();
         match (was_auto, self.is_auto()) {
             (false, true) => self.recount_auto(),

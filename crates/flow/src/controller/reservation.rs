@@ -12,11 +12,12 @@ use crate::weight::Weight;
 // === impl Controller ===
 
 impl Controller {
-    pub(super) fn is_reserving(&self) -> bool {
+    pub(crate) fn is_reserving(&self) -> bool {
         !self.settings.reserve.is_off()
     }
 
     /// The free places of a pool, counted only as far as the reserve needs to know.
+    #[inline(always)]
     pub(super) fn free_places(&self, pool: u32, room: Room) -> u32 {
         let enough = self.reserves[pool as usize].kept_max() + 1;
         if enough == 1 { enough } else { self.supply.free_places(pool, room, enough) }
@@ -78,44 +79,62 @@ impl Controller {
 
     /// Remembers that an ask of a flow queue was admitted now.
     pub(super) fn see(&mut self, at: u32, now: Time) {
+        if !self.is_reserving() {
+            return;
+        }
         let FlowQueue { pool, band, weight, last_seen, .. } = self.flow_queues[at];
         let slice = slice_of(now);
-        if slice != last_seen && self.is_reserving() {
+        if slice != last_seen {
             self.reserves[pool as usize].saw(band.index(), weight.units, last_seen, now);
             self.flow_queues[at].last_seen = slice;
         }
     }
 
-    /// A flow queue was granted an ask.
+    /// A flow queue was granted an ask. Places are counted only while some are kept: settings that
+    /// begin to keep some count all asks in flight again.
+    #[inline(always)]
     pub(super) fn place_taken(&mut self, at: u32) {
-        let FlowQueue { pool, band, over_share, .. } = self.flow_queues[at];
-        self.flow_queues[at].in_flight += 1;
-        let in_flight = &mut self.reserves[pool as usize].in_flight[band.index()];
+        if self.is_reserving() {
+            self.count_place_taken(at);
+        }
+    }
+
+    #[inline(never)]
+    fn count_place_taken(&mut self, at: u32) {
+        let flow_queue = &mut self.flow_queues[at];
+        flow_queue.in_flight += 1;
+        let reserve = &mut self.reserves[flow_queue.pool as usize];
+        let in_flight = &mut reserve.in_flight[flow_queue.band.index()];
         in_flight.all += 1;
-        in_flight.over_share += u32::from(over_share);
+        in_flight.over_share += u32::from(flow_queue.over_share);
         self.weigh(at);
     }
 
     /// An ask of a flow queue has left its place.
+    #[inline(always)]
     pub(super) fn place_freed(&mut self, at: u32) {
-        let FlowQueue { pool, band, over_share, .. } = self.flow_queues[at];
-        self.flow_queues[at].in_flight -= 1;
-        let in_flight = &mut self.reserves[pool as usize].in_flight[band.index()];
+        if self.is_reserving() {
+            self.count_place_freed(at);
+        }
+    }
+
+    #[inline(never)]
+    fn count_place_freed(&mut self, at: u32) {
+        let flow_queue = &mut self.flow_queues[at];
+        flow_queue.in_flight -= 1;
+        let FlowQueue { pool, band, over_share, .. } = *flow_queue;
+        let reserve = &mut self.reserves[pool as usize];
+        let in_flight = &mut reserve.in_flight[band.index()];
         in_flight.all -= 1;
         in_flight.over_share -= u32::from(over_share);
-        if self.is_reserving() {
-            self.reserves[pool as usize].ended(self.clock);
-            self.revise_reserve(pool, self.clock);
-        }
+        reserve.ended(self.clock);
+        self.revise_reserve(pool, self.clock);
         self.weigh(at);
     }
 
     /// Finds out whether a flow queue holds more than its share. A flow that is limited per backend
     /// never counts so: its limit keeps places free.
     pub(super) fn weigh(&mut self, at: u32) {
-        if !self.is_reserving() && !self.flow_queues[at].over_share {
-            return;
-        }
         let FlowQueue { flow, pool, band, weight, in_flight, over_share, active, .. } =
             self.flow_queues[at];
         let reserve = &self.reserves[pool as usize];

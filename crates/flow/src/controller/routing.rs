@@ -20,8 +20,6 @@ const FULL_COUNTS_AS: f64 = 20.0;
 pub(super) struct Route {
     pub(super) backend: u32,
     pub(super) choice: Option<RouteChoice>,
-    /// The tag of the flow queue whose turn it was, if another one goes for its cached prompt.
-    pub(super) overtaken: Option<u64>,
 }
 
 // === impl Controller ===
@@ -51,18 +49,34 @@ impl Controller {
         room: Room,
         input: impl FnOnce() -> RouteInput<'a>,
     ) -> Option<Route> {
-        let limited = self.flows[flow].limited;
-        let usable = |&at: &u32| {
-            self.supply.has_room(at, room)
-                && (!limited || self.flows.may_use(flow, at))
-                && !self.defers(at, model)
-        };
         let members = &self.supply.pools[pool as usize].members;
         if let [only] = members[..] {
-            return usable(&only).then_some(Route { backend: only, choice: None, overtaken: None });
+            let usable = self.is_usable(only, flow, model, room);
+            return usable.then_some(Route { backend: only, choice: None });
         }
+        let usable = |&at: &u32| self.is_usable(at, flow, model, room);
+        self.choose_among(members, model, usable, input())
+    }
+
+    /// Whether a backend has room for an ask of a flow, and takes its model now.
+    #[inline(always)]
+    fn is_usable(&self, at: u32, flow: u32, model: ModelId, room: Room) -> bool {
+        self.supply.has_room(at, room)
+            && (!self.flows[flow].limited || self.flows.may_use(flow, at))
+            && !self.defers(at, model)
+    }
+
+    /// The backend of an ask among the usable members of a pool.
+    #[inline(never)]
+    fn choose_among(
+        &self,
+        members: &[u32],
+        model: ModelId,
+        usable: impl Fn(&u32) -> bool + Clone,
+        input: RouteInput<'_>,
+    ) -> Option<Route> {
         let usable = members.iter().copied().filter(usable);
-        let RouteInput { preference, blocks, tokens } = input();
+        let RouteInput { preference, blocks, tokens } = input;
         let held = |at: u32| self.supply.backends[at as usize].prefixes.held_of(blocks.hashes());
         // Otherwise prompts would weigh where no cache can help: `depth` counts the asks already.
         let shared = !blocks.is_empty() && usable.clone().any(|at| held(at) > 0);
@@ -91,7 +105,7 @@ impl Controller {
         let backend = choice.at;
         let at = self.supply.backends[backend as usize].id.0;
         let reason = self.reason_among(members, choice.reason);
-        Some(Route { overtaken: None, backend, choice: Some(RouteChoice { at, reason, ..choice }) })
+        Some(Route { backend, choice: Some(RouteChoice { at, reason, ..choice }) })
     }
 
     /// The reason of a choice, given all backends of the pool: the only candidate may be the only

@@ -9,7 +9,7 @@ use super::Controller;
 use super::models::Turn;
 use crate::queue::flow_queue::FlowQueue;
 use crate::settings::Settings;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::weight::Weight;
 
 /// The most flow queues that are compared for one grant.
@@ -60,14 +60,20 @@ impl Controller {
     pub(super) fn next_ask(&mut self, turn: u32, now: Time) -> Next {
         let Some(slot) = self.first_ask_of(turn, now) else { return Next::Waits };
         let next = NextAsk { flow_queue: turn, slot, overtaken: None };
-        match self.turn_of(turn, slot, now) {
-            Turn::Goes => {}
-            Turn::Passed(next) => return Next::Goes(next),
-            Turn::Waits => return Next::Waits,
+        if self.settings.model_stay > Span::ZERO {
+            match self.turn_of(turn, slot, now) {
+                Turn::Goes => {}
+                Turn::Passed(next) => return Next::Goes(next),
+                Turn::Waits => return Next::Waits,
+            }
         }
-        if !self.looks_for_cached() {
-            return Next::Goes(next);
-        }
+        if self.looks_for_cached() { self.next_cached(next, now) } else { Next::Goes(next) }
+    }
+
+    /// The ask that goes, among those that may pass the one whose turn it is.
+    #[inline(never)]
+    fn next_cached(&mut self, next: NextAsk, now: Time) -> Next {
+        let NextAsk { flow_queue: turn, slot, .. } = next;
         self.is_first_from(slot, now);
         let delay = self.delay_of(slot, now);
         // An ask that is delayed goes after all others.

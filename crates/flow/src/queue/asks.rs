@@ -12,18 +12,20 @@ use crate::time::{Span, Time};
 pub(crate) const PROMPT_BLOCK: u64 = 16;
 
 /// The phase of an ask's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
+    #[default]
     Free,
     Waiting,
     InFlight,
 }
 
 /// The limit that ends a wait first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Limit {
+    #[default]
     Ttl,
     Client,
 }
@@ -43,7 +45,7 @@ pub(crate) struct Wanted {
 pub(crate) type Turn = (Time, u64);
 
 /// One ask. The fields that every enqueue and dequeue uses come first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct AskRecord {
     pub(crate) fifo_link: Link,
@@ -179,17 +181,16 @@ impl Asks {
         self.records.len() - self.free.len()
     }
 
-    /// Stores a record under a fresh ticket.
-    pub(crate) fn insert(&mut self, mut record: AskRecord) -> (u32, Ticket) {
-        if let Some(slot) = self.free.pop() {
-            let old = &mut self.records[slot as usize];
-            record.generation = old.generation;
-            *old = record;
-            return (slot, self.ticket(slot));
-        }
-        let slot = self.records.len() as u32;
-        self.records.push(record);
-        (slot, self.ticket(slot))
+    /// A slot for a new ask, with an old record. Only the generation of that is still of use.
+    pub(crate) fn take_slot(&mut self) -> (u32, &mut AskRecord) {
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        (slot, &mut self.records[slot as usize])
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.records.push(AskRecord::default());
+        self.records.len() as u32 - 1
     }
 
     /// Ends an ask; its ticket is never valid again.
@@ -201,9 +202,14 @@ impl Asks {
     }
 
     pub(crate) fn find(&self, ticket: Ticket) -> Option<u32> {
+        self.get(ticket).map(|_| ticket.slot())
+    }
+
+    /// The record of a live ask.
+    pub(crate) fn get(&self, ticket: Ticket) -> Option<&AskRecord> {
         let record = self.records.get(ticket.index())?;
         let alive = record.phase != Phase::Free && record.generation == ticket.generation();
-        alive.then_some(ticket.slot())
+        alive.then_some(record)
     }
 
     pub(crate) fn ticket(&self, slot: u32) -> Ticket {

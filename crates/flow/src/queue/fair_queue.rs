@@ -134,6 +134,7 @@ impl FairQueue {
     }
 
     /// Restores the order of the heaps after a flow queue's tag or tie break has changed.
+    #[inline(always)]
     pub(crate) fn moved(
         &mut self,
         order: ServiceOrder,
@@ -142,8 +143,13 @@ impl FairQueue {
     ) {
         if self.heap.holds(order.flow_queue, positions) {
             self.common_heap(over_share).update(order.entry(), positions);
-            return;
+        } else {
+            self.moved_for_backends(order);
         }
+    }
+
+    #[inline(never)]
+    fn moved_for_backends(&mut self, order: ServiceOrder) {
         for backend_heap in self
             .backend_heaps
             .iter_mut()
@@ -190,11 +196,16 @@ impl FairQueue {
 
     /// The first flow queue within reach among those that some backend with room may take.
     pub(crate) fn first(&self, reach: Reach, has_room: impl Fn(u32) -> bool) -> Option<u32> {
-        let backend_heaps =
-            self.backend_heaps.iter().filter(|backend_heap| has_room(backend_heap.backend));
-        let tops = backend_heaps.filter_map(|backend_heap| backend_heap.heap.top());
-        let over_share = self.over_share_heap.top().filter(|_| reach == Reach::All);
-        self.heap.top().into_iter().chain(over_share).chain(tops).min().map(id)
+        let mut first = self.heap.top();
+        if reach == Reach::All {
+            first = least(first, self.over_share_heap.top());
+        }
+        for backend_heap in &self.backend_heaps {
+            if has_room(backend_heap.backend) {
+                first = least(first, backend_heap.heap.top());
+            }
+        }
+        first.map(id)
     }
 
     /// The flow queues within reach that some backend with room may take and whose tag is at most
@@ -249,5 +260,12 @@ impl FairQueue {
 impl BackendHeap {
     fn holds(&self, flow_queue: u32) -> bool {
         self.heap.holds(flow_queue, &self.positions)
+    }
+}
+
+fn least(one: Option<Entry>, other: Option<Entry>) -> Option<Entry> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }

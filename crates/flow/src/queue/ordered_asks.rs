@@ -86,6 +86,7 @@ impl OrderedAsks {
     }
 
     /// Adds an ask to the fresh ones. If it is late, that is found when its turn comes.
+    #[inline(always)]
     pub(crate) fn insert(&mut self, slot: u32, place: RequeuePosition, asks: &mut Asks) {
         asks[slot].late = false;
         match &mut self.lines {
@@ -119,7 +120,19 @@ impl OrderedAsks {
 
     /// The ask that goes next.
     #[inline]
-    pub(crate) fn first(&mut self, mut context: OrderContext<'_>, asks: &mut Asks) -> Option<u32> {
+    pub(crate) fn first(&mut self, context: OrderContext<'_>, asks: &mut Asks) -> Option<u32> {
+        // The usual case, at once.
+        if let Lines::Fifo([fresh, _]) = &self.lines
+            && let Some(slot) = fresh.head()
+            && !asks[slot].is_late(context.now)
+        {
+            return Some(slot);
+        }
+        self.first_of_lines(context, asks)
+    }
+
+    #[inline(never)]
+    fn first_of_lines(&mut self, mut context: OrderContext<'_>, asks: &mut Asks) -> Option<u32> {
         while let Some(slot) = self.lines.first(FRESH, &mut context, asks) {
             if !asks[slot].is_late(context.now) {
                 return Some(slot);

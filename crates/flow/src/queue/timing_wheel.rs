@@ -45,6 +45,7 @@ impl Default for TimingWheel {
 }
 
 impl TimingWheel {
+    #[inline(always)]
     pub(crate) fn insert(&mut self, slot: u32, asks: &mut Asks) {
         let due = (asks[slot].deadline.nanos() >> TICK_BITS) + 1;
         let due = due.clamp(self.tick, self.tick.saturating_add(REACH));
@@ -61,6 +62,7 @@ impl TimingWheel {
         asks[slot].wheel_slot = at as u16;
     }
 
+    #[inline(always)]
     pub(crate) fn remove(&mut self, slot: u32, asks: &mut Asks) {
         let Link { prev, next } = asks[slot].wheel_link;
         if next != NONE {

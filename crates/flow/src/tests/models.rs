@@ -263,3 +263,17 @@ fn k04_loads_are_a_tenth_of_those_in_order_of_arrival_and_no_model_starves() {
         }
     }
 }
+
+/// A load that was going on when the stay was switched off is forgotten: reports count again.
+#[test]
+fn k04_a_stay_that_was_off_for_a_while_keeps_no_load() {
+    let mut fixture = empty(staying(4.0));
+    let loads = fixture.runs(A);
+    fixture.gate.configure(Settings { model_stay: Span::ZERO, ..staying(4.0) }, fixture.now);
+    fixture.gate.settle(loads, Usage::Unknown, fixture.now).unwrap();
+    fixture.gate.configure(staying(4.0), fixture.now);
+    fixture.gate.loaded(BACKEND, Some(vec![A, B]), fixture.now);
+    for model in [A, B] {
+        fixture.runs(model);
+    }
+}
