@@ -140,14 +140,14 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "cached tokens are charged, whatever the setting",
         file: "controller/complete.rs",
-        site: "if «cached > 0 && !self.settings.charge_cached» {",
+        site: "if «cached > 0» {",
         instead: "false",
         noticed_by: "slack::k03_what",
     },
     Mutant {
         name: "a refund for a cache stays that no response confirmed",
         file: "controller/complete.rs",
-        site: "let cost = self.asks[slot].cost.max(«self.asks[slot].estimate»);",
+        site: "self.asks[slot].cost.max(«self.asks[slot].estimate»)",
         instead: "0",
         noticed_by: "slack::k03_tokens",
     },

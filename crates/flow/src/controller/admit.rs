@@ -53,36 +53,49 @@ impl Controller {
         self.note_demand(checked.key.pool, ask.cost.clamp(1, COST_MAX) as u32, now);
         // A pool that is full for a new ask is full for those that wait, too: their bound is lower.
         let full = !self.supply.is_open(checked.key.pool, self.settings.bounds.to_bypass());
-        if let Some(route) = &(if full { None } else { self.bypass(&checked) }) {
-            let (slot, ticket) = self.admit(&checked, now);
-            self.counters.bypassed += 1;
-            self.grant(slot, route, None);
-            if self.is_reserving() {
-                // A small ask lowers the mean size, so that more asks may have room.
-                self.dispatch(self.supply.pools[checked.key.pool as usize].domain, now);
+        let route = if full { None } else { self.bypass(&checked) };
+        if route.is_none() {
+            checked.wanted = self.wanted(&checked, now);
+            checked.deadline = self.wait_ends(&checked);
+            if let Err(reason) = self.make_room(&checked, now) {
+                return self.refuse_to_queue(reason, checked.key, fewer_kept, now);
             }
-            let backend = self.supply.backends[route.backend as usize].id;
-            return Verdict::Granted { ticket, backend };
-        }
-        checked.wanted = self.wanted(&checked, now);
-        checked.deadline = self.wait_ends(&checked);
-        if let Err(reason) = self.make_room(&checked, now) {
-            let retry_after = self.retry_after(checked.key, now);
-            let flow = &mut self.flows[checked.key.flow];
-            flow.refused = flow.refused.saturating_add(1);
-            if fewer_kept {
-                self.dispatch(self.supply.pools[checked.key.pool as usize].domain, now);
-            }
-            return self.refuse(reason, retry_after);
         }
         let (slot, ticket) = self.admit(&checked, now);
-        self.counters.queued += 1;
-        self.enqueue(slot, RequeuePosition::Back, now);
-        // The asks that kept it from bypassing the queue may need other backends than it does.
-        if !full && self.supply.is_open(checked.key.pool, self.settings.bounds.to_dequeue()) {
-            self.dispatch(self.supply.pools[checked.key.pool as usize].domain, now);
+        let pool = checked.key.pool;
+        let Some(route) = &route else {
+            self.counters.queued += 1;
+            self.enqueue(slot, RequeuePosition::Back, now);
+            // The asks that kept it from bypassing the queue may need other backends than it does.
+            if !full && self.supply.is_open(pool, self.settings.bounds.to_dequeue()) {
+                self.dispatch(self.supply.pools[pool as usize].domain, now);
+            }
+            return Verdict::Queued { ticket };
+        };
+        self.counters.bypassed += 1;
+        self.grant(slot, route, None);
+        if self.is_reserving() {
+            // A small ask lowers the mean size, so that more asks may have room.
+            self.dispatch(self.supply.pools[pool as usize].domain, now);
         }
-        Verdict::Queued { ticket }
+        Verdict::Granted { ticket, backend: self.supply.backends[route.backend as usize].id }
+    }
+
+    /// Refuses an ask that may not wait. `fewer_kept` says whether its arrival frees kept places.
+    fn refuse_to_queue(
+        &mut self,
+        reason: Refusal,
+        key: QueueKey,
+        fewer_kept: bool,
+        now: Time,
+    ) -> Verdict {
+        let retry_after = self.retry_after(key, now);
+        let flow = &mut self.flows[key.flow];
+        flow.refused = flow.refused.saturating_add(1);
+        if fewer_kept {
+            self.dispatch(self.supply.pools[key.pool as usize].domain, now);
+        }
+        self.refuse(reason, retry_after)
     }
 
     fn refuse(&mut self, reason: Refusal, retry_after: Span) -> Verdict {

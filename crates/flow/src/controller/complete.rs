@@ -29,10 +29,11 @@ impl Controller {
     pub fn settle(&mut self, ticket: Ticket, usage: Usage, now: Time) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
-        match usage {
-            Usage::Cost(cost) => self.true_up(slot, cost.min(COST_MAX) as u32, now),
-            Usage::Unknown => self.take_refund_back(slot),
-        }
+        let cost = match usage {
+            Usage::Cost(cost) => cost.min(COST_MAX) as u32,
+            Usage::Unknown => self.unconfirmed_cost(slot),
+        };
+        self.true_up(slot, cost, now);
         self.finish(slot, now);
         Ok(())
     }
@@ -49,7 +50,7 @@ impl Controller {
             self.end(slot, now);
             return Ok(Stage::Waiting);
         }
-        self.take_refund_back(slot);
+        self.true_up(slot, self.unconfirmed_cost(slot), now);
         self.finish(slot, now);
         Ok(Stage::InFlight)
     }
@@ -179,6 +180,7 @@ impl Controller {
     }
 
     /// Charges an ask in flight with its actual cost, which also corrects what was said to arrive.
+    #[inline(always)]
     fn true_up(&mut self, slot: u32, cost: u32, now: Time) {
         if let Some(Recharge { pool, difference }) = self.recharge(slot, cost) {
             self.domain_of(pool).demand.corrected(difference, now);
@@ -186,19 +188,19 @@ impl Controller {
     }
 
     /// Takes the tokens that are expected to be cached out of the charge of a granted ask.
+    #[inline(never)]
     pub(super) fn refund_cached(&mut self, slot: u32) {
         let cached = self.expected_cached(slot);
-        if cached > 0 && !self.settings.charge_cached {
+        if cached > 0 {
             let cost = self.asks[slot].cost.saturating_sub(cached).max(1);
             self.true_up(slot, cost, self.clock);
         }
     }
 
-    /// Takes back what was refunded for a cache, because no response has confirmed it: otherwise
-    /// prompts that only look cached would cost less.
-    fn take_refund_back(&mut self, slot: u32) {
-        let cost = self.asks[slot].cost.max(self.asks[slot].estimate);
-        self.true_up(slot, cost, self.clock);
+    /// The cost of an ask whose response has not confirmed what was refunded for a cache: prompts
+    /// that only look cached must not cost less.
+    fn unconfirmed_cost(&self, slot: u32) -> u32 {
+        self.asks[slot].cost.max(self.asks[slot].estimate)
     }
 
     /// Sets the charge of an ask in flight, at every level; returns the change, if there is one.

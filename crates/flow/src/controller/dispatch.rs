@@ -209,7 +209,9 @@ impl Controller {
         if limited {
             self.limits_after_grant(flow, backend);
         }
-        self.refund_cached(slot);
+        if !self.settings.charge_cached {
+            self.refund_cached(slot);
+        }
     }
 
     /// Before the grant of an ask that did not wait: notes whether it finds spare room. If many do,
