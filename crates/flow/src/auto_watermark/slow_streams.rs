@@ -12,14 +12,14 @@ use crate::time::{Span, Time};
 const STREAMS_MIN: u32 = 32;
 const EVERY: Span = Span::from_secs(5);
 /// Above this share of slow streams the load must fall, below the second one it may rise.
-const SLOW_MOST: f64 = 0.05;
-const SLOW_FEW: f64 = 0.035;
+const SLOW_MOST: f64 = 0.055;
+const SLOW_FEW: f64 = 0.045;
 /// The steps of the unstarted prompt tokens, and their least share.
 const PROMPTS_DOWN: f64 = 0.8;
 const PROMPTS_UP: f64 = 1.02;
 const PROMPTS_LEAST: f64 = 0.375;
 /// The steps of the mean, and its least share of the objective.
-const MEAN_DOWN: f64 = 0.95;
+const MEAN_DOWN: f64 = 0.97;
 const MEAN_UP: f64 = 1.02;
 const MEAN_LEAST: f64 = 0.7;
 
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(after(0, 0), (100, 100));
         assert_eq!(after(1, 10), (100, 80));
         assert_eq!(after(5, 10), (100, 38));
-        assert_eq!(after(6, 10), (95, 38));
+        assert_eq!(after(6, 10), (97, 38));
         assert_eq!(after(100, 10), (70, 38), "both have a least value");
         assert_eq!(after(10, 4), (100, 100), "a few slow streams are allowed");
     }
