@@ -140,6 +140,13 @@ fn the_start_of_a_flood_keeps_its_limits() {
     keeps_cases("overload/start-of-flood.toml", "");
 }
 
+/// From the second flood on `auto` knows the places, and keeps some free although the engine was
+/// nearly empty before.
+#[test]
+fn o01_a_flood_after_the_first_finds_kept_places() {
+    keeps_cases("overload/second-flood.toml", "");
+}
+
 /// In flight never exceeds what the engine runs by more than three.
 #[test]
 fn o02_auto_does_not_exceed_an_engine_of_unknown_size() {

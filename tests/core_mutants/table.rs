@@ -531,6 +531,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "reserve::q03_going_ahead",
     },
     Mutant {
+        name: "ends in an empty pool count for the reserve",
+        file: "controller/reservation.rs",
+        site: "if «self.is_half_full(pool)» {",
+        instead: "true",
+        noticed_by: "reserve::o01_a_flood_beside",
+    },
+    Mutant {
         name: "a lone flow is thought to have others beside it",
         file: "controller/reservation.rs",
         site: "light: !over_share && «!alone» }",

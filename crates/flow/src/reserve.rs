@@ -83,6 +83,13 @@ impl Reserve {
         self.window.arrived(arrival, now);
     }
 
+    /// The places of the pool at the last revision.
+    pub(crate) fn places(&self) -> u64 {
+        self.places
+    }
+
+    /// An ask ended while the pool was half full or more. In an emptier pool ends say nothing about
+    /// how soon a place comes free once a flood has taken the others.
     pub(crate) fn ended(&mut self, now: Time) {
         self.window.ended(now);
     }

@@ -123,13 +123,20 @@ impl Controller {
         let flow_queue = &mut self.flow_queues[at];
         flow_queue.in_flight -= 1;
         let FlowQueue { pool, band, over_share, .. } = *flow_queue;
-        let reserve = &mut self.reserves[pool as usize];
-        let in_flight = &mut reserve.in_flight[band.index()];
+        let in_flight = &mut self.reserves[pool as usize].in_flight[band.index()];
         in_flight.all -= 1;
         in_flight.over_share -= u32::from(over_share);
-        reserve.ended(self.clock);
+        if self.is_half_full(pool) {
+            self.reserves[pool as usize].ended(self.clock);
+        }
         self.revise_reserve(pool, self.clock);
         self.weigh(at);
+    }
+
+    /// Whether no more than half of the places of a pool are free.
+    fn is_half_full(&self, pool: u32) -> bool {
+        let half = (self.reserves[pool as usize].places() / 2).min(u64::from(u32::MAX) - 1) as u32;
+        self.supply.free_places(pool, self.settings.bounds.to_dequeue(), half + 1) <= half
     }
 
     /// Finds out whether a flow queue holds more than its share. A flow that is limited per backend

@@ -42,6 +42,21 @@ fn o01_the_first_flood_leaves_places_for_others() {
     assert_eq!(fixture.gate.in_flight(), PLACES);
 }
 
+/// A flood that comes beside traffic finds as many places kept as the first one: while the pool is
+/// nearly empty, ends say nothing about when the flood's responses will end.
+#[test]
+fn o01_a_flood_beside_traffic_leaves_places_for_others() {
+    let mut fixture = Fixture::new(reserving(), 1);
+    for _ in 0..100 {
+        fixture.pass(Span::from_millis(300));
+        let short = flood(&mut fixture, "quiet", Band::Normal, 1);
+        fixture.settle(short[0], 1);
+    }
+    flood(&mut fixture, "flood", Band::Normal, 250);
+    assert_eq!(fixture.gate.in_flight(), PLACES * 13 / 16);
+    assert_eq!(flood(&mut fixture, "quiet", Band::Normal, 20).len(), 8);
+}
+
 /// Once responses end, a tenant that is alone loses one place, which is kept for critical asks.
 #[test]
 fn o01_a_lone_tenant_loses_only_the_least_reserve() {

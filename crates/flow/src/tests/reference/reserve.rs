@@ -112,7 +112,10 @@ impl Reference {
 
     pub(super) fn place_freed(&mut self, at: usize) {
         let pool = self.flow_queues[at].pool;
-        self.logs[pool].ends.push(self.clock);
+        let Room::Below(bound) = self.settings.bounds.to_dequeue() else { return };
+        if self.free_places(pool, bound) <= u128::from(self.logs[pool].places / 2) {
+            self.logs[pool].ends.push(self.clock);
+        }
         if self.is_reserving() {
             self.revise(pool);
         }
