@@ -79,6 +79,10 @@ struct State {
     /// The model that it has loaded, if it loads models on demand, and how often that was asked.
     loaded: Option<Vec<String>>,
     loaded_asked: usize,
+    /// The places that its metrics report, and how often they were read; without places it has
+    /// no metrics.
+    places: Option<usize>,
+    metrics_read: usize,
 }
 
 /// How a response ended.
@@ -86,6 +90,18 @@ enum Ended {
     Whole,
     Cut,
     Left,
+}
+
+// === impl State ===
+
+impl State {
+    fn metrics(&self, places: usize) -> String {
+        let running = self.running;
+        format!(
+            "vllm:num_requests_running {running}\nvllm:num_requests_waiting 0\n\
+             vllm:kv_cache_usage_perc 0\nvllm:max_num_seqs {places}\n"
+        )
+    }
 }
 
 // === impl Nowhere ===
@@ -237,6 +253,22 @@ impl Backend {
     pub(crate) fn loads_on_demand(self) -> Self {
         self.shared.state().loaded = Some(Vec::new());
         self
+    }
+
+    /// Lets it report the metrics of a vLLM with so many places.
+    pub(crate) fn reports_places(self, places: usize) -> Self {
+        self.shared.state().places = Some(places);
+        self
+    }
+
+    /// Waits until the gateway knows its metrics.
+    pub(crate) fn await_metrics_read(&self) {
+        let read = self.shared.state().metrics_read;
+        // The gateway reads again when it has taken the last reading.
+        eventually("metrics read", || {
+            let now = self.shared.state().metrics_read;
+            if now >= read + 2 { Ok(()) } else { Err(now.to_string()) }
+        });
     }
 
     /// Waits until the gateway knows which model it has loaded.
@@ -401,6 +433,7 @@ impl Shared {
     fn probe(&self, path: &str) -> String {
         let mut state = self.state();
         state.loaded_asked += usize::from(path == "/api/ps");
+        state.metrics_read += usize::from(path == "/metrics");
         let openai = |name: &String| json!({"id": name, "object": "model", "owned_by": "test"});
         let ollama = |name: &String| json!({"name": name, "model": name});
         let body = match path {
@@ -417,6 +450,7 @@ impl Shared {
                 let models: Vec<_> = loaded.iter().map(ollama).collect();
                 json!({ "models": models }).to_string()
             }),
+            "/metrics" => state.places.map_or_else(String::new, |places| state.metrics(places)),
             "/api/version" => json!({"version": "0.0.1"}).to_string(),
             _ => String::new(),
         };

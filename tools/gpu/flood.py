@@ -131,7 +131,8 @@ async def idle(engine):
 async def run_configuration(options, engine, name):
     if CONFIGURATIONS.get(name) is None:
         return await measure(options, engine, engine, name)
-    controller, kind = CONFIGURATIONS[name]
+    controller, kind, told, second = CONFIGURATIONS[name]
+    await fetch(engine, "/tell-places" if told else "/hide-places", "POST")
     file = options.out / f"{name}.toml"
     backend = f'[[backends]]\nid = "engine"\nurl = "{engine}"\nkind = "{kind}"\n'
     file.write_text(QUEUE + controller.format(places=options.places) + backend)
@@ -140,9 +141,13 @@ async def run_configuration(options, engine, name):
     try:
 
         async def ready():
-            return (await fetch(gateway.url, "/ready"))[0] == 200
+            _, backends = await fetch(gateway.url, "/backends")
+            [backend] = json.loads(backends)
+            return backend["ready"] and (kind == "openai" or backend["last_reading"])
 
         await eventually(ready, 30, "the gateway is ready")
+        if second:
+            await measure(options, engine, gateway.url, name)
         return await measure(options, engine, gateway.url, name)
     finally:
         await gateway.stop()

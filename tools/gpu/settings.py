@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import NamedTuple
 
 LARGE = {
     "model": "8b",
@@ -70,17 +71,35 @@ upper_bound_per_backend = {places}
 """
 RESERVE = "reserve_share_max = 0.1875\nreserve_min = 1\n"
 NO_RESERVE = "reserve_share_max = 0\n"
-# The lines of [controller], and the kind of the backend: no metrics are read of `openai`.
+
+
+class Configuration(NamedTuple):
+    """A gateway in front of the engine."""
+
+    # The lines of [controller].
+    controller: str
+    # The kind of the backend: no metrics are read of `openai`.
+    kind: str = "vllm"
+    # Whether the engine's metrics report how many requests it runs.
+    told: bool = False
+    # Whether the gateway has seen such a flood before.
+    second: bool = False
+
+
+# `auto` has the defaults of the gateway.
 CONFIGURATIONS = {
     "direct": None,
-    "auto": (NO_RESERVE, "vllm"),
-    "auto+reserve": (RESERVE, "vllm"),
-    "fixed": (FIXED + NO_RESERVE, "vllm"),
-    "fixed+reserve": (FIXED + RESERVE, "vllm"),
-    "auto-without-metrics": (NO_RESERVE, "openai"),
-    "auto-without-metrics+reserve": (RESERVE, "openai"),
+    "auto": Configuration(""),
+    "auto-second": Configuration("", second=True),
+    "auto-told": Configuration("", told=True),
+    "auto-told+reserve": Configuration(RESERVE, told=True),
+    "auto-none-kept": Configuration(NO_RESERVE),
+    "auto+reserve": Configuration(RESERVE),
+    "fixed": Configuration(FIXED),
+    "fixed+reserve": Configuration(FIXED + RESERVE),
+    "auto-without-metrics": Configuration("", kind="openai"),
 }
-DEFAULT = "direct,auto,auto+reserve,fixed,fixed+reserve"
+DEFAULT = "direct,fixed,fixed+reserve,auto,auto-second,auto-told,auto-told+reserve"
 
 
 def shown(value):

@@ -88,10 +88,14 @@ impl Reserve {
         self.places
     }
 
-    /// An ask ended while the pool was half full or more. In an emptier pool ends say nothing about
-    /// how soon a place comes free once a flood has taken the others.
-    pub(crate) fn ended(&mut self, now: Time) {
-        self.window.ended(now);
+    /// An ask ended, while the pool was half full or not. In an emptier pool neither this end nor
+    /// those before it say how soon a place comes free once a flood has taken the others.
+    pub(crate) fn ended(&mut self, half_full: bool, now: Time) {
+        if half_full {
+            self.window.ended(now);
+        } else {
+            self.window.forget_ends();
+        }
     }
 
     /// The weights of all flow queues of a band of which an ask was admitted lately.
@@ -143,8 +147,12 @@ impl Reserve {
         let (mut above, mut least, mut last) = (Demand::default(), 0, Kept::default());
         for band in (0..BANDS).rev() {
             let from_all = above.places_needed(ends).max(least).max(last.from_all);
-            let light = above.plus(self.window.light(band, now));
-            let from_over_share = light.places_needed(ends).max(from_all).max(START_FLOWS * start);
+            let from_over_share = if limits.for_flows {
+                let light = above.plus(self.window.light(band, now));
+                light.places_needed(ends).max(from_all).max(START_FLOWS * start)
+            } else {
+                from_all
+            };
             last = Kept {
                 from_all: from_all.min(most),
                 from_over_share: from_over_share.max(last.from_over_share).min(most),

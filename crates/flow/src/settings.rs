@@ -35,6 +35,9 @@ pub(crate) enum Room {
     Open,
 }
 
+/// The largest share of the places that automatic bounds keep for higher bands by default.
+const AUTO_RESERVE_SHARE: f64 = 1.0 / 16.0;
+
 /// A backend that is filled to no more than this share of its bound has spare room.
 pub(crate) const SPARE: f64 = 0.75;
 
@@ -128,6 +131,8 @@ pub struct ReserveLimits {
     pub(crate) least: [u32; BANDS],
     /// The largest share of the places that is kept.
     pub(crate) share_max: f64,
+    /// Whether places are kept for flows that hold less than their share too, not only for bands.
+    pub(crate) for_flows: bool,
 }
 
 /// The settings of the controller.
@@ -256,13 +261,23 @@ impl Default for WorkloadLimits {
 
 impl ReserveLimits {
     /// No places are kept.
-    pub const OFF: Self = Self { least: [0; BANDS], share_max: 0.0 };
+    pub const OFF: Self = Self { least: [0; BANDS], share_max: 0.0, for_flows: false };
 
     /// The fewest places kept for each band, and the largest share of the places kept in all (0 to
     /// 0.5; 0 keeps none).
     pub fn new(least: [u32; BANDS], share_max: f64) -> Checked<Self> {
         check((0.0..=0.5).contains(&share_max), "reserve_share_max", share_max, "0 to 0.5")?;
-        Ok(Self { least, share_max })
+        Ok(Self { least, share_max, for_flows: true })
+    }
+
+    /// What is kept unless the operator sets a share. Whoever gives bounds has counted the places;
+    /// automatic bounds keep some for higher bands, at the price of about 1 % of the tokens. None
+    /// are kept for flows: these would cost more, and which flows are served would change.
+    pub fn usual(bounds: Bounds, least: [u32; BANDS]) -> Self {
+        match bounds {
+            Bounds::Auto => Self { least, share_max: AUTO_RESERVE_SHARE, for_flows: false },
+            Bounds::Fixed(_) => Self::OFF,
+        }
     }
 
     /// The largest share of the places that is kept.
@@ -275,8 +290,14 @@ impl ReserveLimits {
         self.least[band.index()]
     }
 
-    pub(crate) fn is_off(&self) -> bool {
+    /// Whether no places are kept.
+    pub fn is_off(&self) -> bool {
         self.share_max <= 0.0
+    }
+
+    /// Whether places are kept for flows too.
+    pub fn is_for_flows(&self) -> bool {
+        self.for_flows
     }
 }
 

@@ -68,18 +68,26 @@ impl Controller {
         if !self.is_reserving() {
             return false;
         }
+        let arrival = Arrival { band: key.band.index(), light: self.is_light(key, now) };
+        self.reserves[key.pool as usize].arrived(arrival, now);
+        self.revise_reserve(key.pool, now)
+    }
+
+    /// Whether places are kept for an ask that arrives, from others of its band.
+    fn is_light(&mut self, key: QueueKey, now: Time) -> bool {
+        if !self.settings.reserve.for_flows {
+            return false;
+        }
         let known = self.find_flow_queue(key).map(|at| &self.flow_queues[at]);
         let over_share = known.is_some_and(|flow_queue| flow_queue.over_share);
         let own = known.map_or((0, 0), |known| (known.last_seen, known.weight.units));
-        let (band, reserve) = (key.band.index(), &mut self.reserves[key.pool as usize]);
-        let alone = !reserve.saw_others(band, own, now);
-        reserve.arrived(Arrival { band, light: !over_share && !alone }, now);
-        self.revise_reserve(key.pool, now)
+        let reserve = &mut self.reserves[key.pool as usize];
+        reserve.saw_others(key.band.index(), own, now) && !over_share
     }
 
     /// Remembers that an ask of a flow queue was admitted now.
     pub(super) fn see(&mut self, at: u32, now: Time) {
-        if !self.is_reserving() {
+        if !self.settings.reserve.for_flows {
             return;
         }
         let FlowQueue { pool, band, weight, last_seen, .. } = self.flow_queues[at];
@@ -126,9 +134,8 @@ impl Controller {
         let in_flight = &mut self.reserves[pool as usize].in_flight[band.index()];
         in_flight.all -= 1;
         in_flight.over_share -= u32::from(over_share);
-        if self.is_half_full(pool) {
-            self.reserves[pool as usize].ended(self.clock);
-        }
+        let half_full = self.is_half_full(pool);
+        self.reserves[pool as usize].ended(half_full, self.clock);
         self.revise_reserve(pool, self.clock);
         self.weigh(at);
     }
@@ -145,7 +152,7 @@ impl Controller {
         let FlowQueue { flow, pool, band, weight, in_flight, over_share, active, .. } =
             self.flow_queues[at];
         let reserve = &self.reserves[pool as usize];
-        let is_over = self.is_reserving()
+        let is_over = self.settings.reserve.for_flows
             && !(self.flows[flow].limited && self.flows.is_limited_per_backend(flow))
             && reserve.is_over_share(band.index(), in_flight, weight.units, self.clock);
         if is_over == over_share {

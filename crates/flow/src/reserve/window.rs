@@ -80,6 +80,11 @@ impl Window {
         self.now(now).ends += 1;
     }
 
+    /// Forgets the ends.
+    pub(crate) fn forget_ends(&mut self) {
+        self.slices.iter_mut().for_each(|slice| slice.ends = 0);
+    }
+
     pub(crate) fn sample(&mut self, in_flight: &[InFlight; BANDS], now: Time) {
         let slice = self.now(now);
         slice.samples += 1;

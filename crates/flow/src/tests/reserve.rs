@@ -57,6 +57,22 @@ fn o01_a_flood_beside_traffic_leaves_places_for_others() {
     assert_eq!(flood(&mut fixture, "quiet", Band::Normal, 20).len(), 8);
 }
 
+/// A flood that comes right after another one finds as many places kept: how often responses ended
+/// before does not say when those end that begin together now.
+#[test]
+fn o01_a_flood_right_after_another_leaves_places_for_others() {
+    let mut fixture = Fixture::new(reserving(), 1);
+    let mut running = flood(&mut fixture, "flood", Band::Normal, 200);
+    while let Some(ticket) = running.pop() {
+        fixture.pass(Span::from_millis(20));
+        fixture.settle(ticket, 1);
+        running.extend(fixture.granted());
+    }
+    fixture.pass(Span::from_millis(300));
+    assert_eq!(flood(&mut fixture, "flood", Band::Normal, 250).len(), 52);
+    assert_eq!(flood(&mut fixture, "quiet", Band::Normal, 20).len(), 8);
+}
+
 /// Once responses end, a tenant that is alone loses one place, which is kept for critical asks.
 #[test]
 fn o01_a_lone_tenant_loses_only_the_least_reserve() {
@@ -207,6 +223,28 @@ fn o01_under_auto_the_places_that_an_engine_reports_are_kept() {
     assert_eq!(flood(&mut fixture, "flood", Band::Normal, 250).len(), 52);
     assert_eq!(flood(&mut fixture, "quiet", Band::Normal, 20).len(), 8);
     assert_eq!(flood(&mut fixture, "pager", Band::Critical, 20).len(), 4);
+}
+
+/// Unless the operator sets a share, automatic bounds keep a sixteenth, for higher bands alone:
+/// flows of a band wait in the order of their tags.
+#[test]
+fn o01_automatic_bounds_keep_a_sixteenth_for_higher_bands() {
+    let reserve = ReserveLimits::usual(Bounds::Auto, [0, 0, 0, 1]);
+    let mut fixture = Fixture::new(Settings { bounds: Bounds::Auto, reserve, ..reserving() }, 1);
+    read(&mut fixture, EngineReading { running_max: Some(PLACES), ..EngineReading::default() });
+    assert_eq!(flood(&mut fixture, "flood", Band::Normal, 250).len(), 60);
+    assert_eq!(flood(&mut fixture, "quiet", Band::Normal, 20).len(), 0);
+    assert_eq!(flood(&mut fixture, "pager", Band::Critical, 20).len(), 4);
+    assert!(!fixture.gate.flow_queues.iter_mut().any(|flow_queue| flow_queue.over_share));
+}
+
+/// Whoever gives bounds has counted the places, and all of them are used.
+#[test]
+fn o01_fixed_bounds_keep_no_place_by_default() {
+    let bounds = limited_to(PLACES.into()).bounds;
+    let reserve = ReserveLimits::usual(bounds, [0, 0, 0, 1]);
+    let mut fixture = Fixture::new(Settings { bounds, reserve, ..reserving() }, 1);
+    assert_eq!(flood(&mut fixture, "flood", Band::Normal, 250).len() as u32, PLACES);
 }
 
 /// A bound that is not known yet must be found, so no place stays free.

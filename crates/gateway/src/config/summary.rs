@@ -116,14 +116,16 @@ impl Summary<'_> {
     /// The places kept free; `None` if there are none.
     fn reserve(&self) -> Option<String> {
         let reserve = &self.0.flow.reserve;
-        let percent = (reserve.share_max() * 1e4).round() / 1e2;
-        if percent == 0.0 {
+        if reserve.is_off() {
             return None;
         }
+        let percent = (reserve.share_max() * 1e4).round() / 1e2;
         let least = reserve.least(Band::Critical);
         let places = (1.0 / reserve.share_max()).ceil();
+        let whom =
+            if reserve.is_for_flows() { "higher bands and quiet flows" } else { "higher bands" };
         Some(format!(
-            "up to {percent} % of the places, at least {least} for critical requests; \
+            "up to {percent} % of the places for {whom}, at least {least} for critical requests; \
              none of fewer than {places} places"
         ))
     }

@@ -142,7 +142,8 @@ impl Random {
 
     fn reserve(&mut self) -> ReserveLimits {
         let least = std::array::from_fn(|_| self.pick(&[0, 0, 1, 3]));
-        ReserveLimits::new(least, self.pick(&[0.0, 0.125, 0.3, 0.5])).unwrap()
+        let limits = ReserveLimits::new(least, self.pick(&[0.0, 0.125, 0.3, 0.5])).unwrap();
+        ReserveLimits { for_flows: !self.one_in(3), ..limits }
     }
 
     fn cascade(&mut self) -> Cascade {

@@ -99,7 +99,7 @@ impl Reference {
         let weights = u128::from(self.recent_weight(pool, band, None)).max(units) + (1 << 16);
         let holds = u128::from(self.in_flight_of(at));
         let places = u128::from(self.logs[pool].places);
-        self.flow_queues[at].over_share = self.is_reserving()
+        self.flow_queues[at].over_share = self.settings.reserve.for_flows
             && self.class_of(flow).in_flight_per_backend_max.is_none()
             && places > 0
             && holds * weights > places * units;
@@ -115,6 +115,8 @@ impl Reference {
         let Room::Below(bound) = self.settings.bounds.to_dequeue() else { return };
         if self.free_places(pool, bound) <= u128::from(self.logs[pool].places / 2) {
             self.logs[pool].ends.push(self.clock);
+        } else {
+            self.logs[pool].ends.clear();
         }
         if self.is_reserving() {
             self.revise(pool);
@@ -163,7 +165,8 @@ impl Reference {
             let least = protected.map(|least| least.max(start)).max().unwrap_or(0);
             let light = above.plus(self.demand(pool, band, true));
             let all = above.places_needed(ends).max(least);
-            [all, light.places_needed(ends).max(all).max(3 * start)].map(|kept| kept.min(most))
+            let light = light.places_needed(ends).max(all).max(3 * start);
+            [all, if limits.for_flows { light } else { all }].map(|kept| kept.min(most))
         });
         // No band has fewer places kept from it than the band above.
         std::array::from_fn(|band| {

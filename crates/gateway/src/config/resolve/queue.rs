@@ -121,7 +121,7 @@ pub(super) fn controller(section: &Section<'_>, settings: &mut Settings) {
     settings.stock = section.get("stock");
     settings.pace_max = section.given("pace_max").map(clock::span);
     settings.slo_tpot = section.given("slo_tpot").map(clock::span);
-    settings.reserve = reserve(section);
+    settings.reserve = reserve(section, settings.bounds);
     // A value with a problem may be the watermark.
     if !section.report().has_problems_in(&["controller"]) {
         notice_unused(section, settings);
@@ -145,14 +145,17 @@ fn notice_unused(section: &Section<'_>, settings: &Settings) {
 }
 
 /// The places that are kept free. The schema has checked the share.
-fn reserve(section: &Section<'_>) -> ReserveLimits {
-    let (least, share) = (section.get("reserve_min"), section.get("reserve_share_max"));
+fn reserve(section: &Section<'_>, bounds: Bounds) -> ReserveLimits {
+    let least = [0, 0, 0, section.get("reserve_min")];
+    let limits = match section.given("reserve_share_max") {
+        Some(share) => ReserveLimits::new(least, share).unwrap_or_default(),
+        None => ReserveLimits::usual(bounds, least),
+    };
     // The default is one.
-    if share == 0.0 && least > 1 {
-        section.notice("reserve_min", "has no effect: reserve_share_max is 0");
+    if limits.is_off() && least > [0, 0, 0, 1] {
+        section.notice("reserve_min", "has no effect: without reserve_share_max no places are kept");
     }
-    let least = [0, 0, 0, least];
-    ReserveLimits::new(least, share).unwrap_or_default()
+    limits
 }
 
 /// Any of the keys fixes the bounds. Without one they are automatic.

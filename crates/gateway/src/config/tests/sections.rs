@@ -270,7 +270,14 @@ fn o03_values_of_the_queue_that_are_hardly_meant_are_noted() {
             "[queue]\nflow_by = ['header:x-team']\nsession_by = ['header:x-team']",
             "queue.session_by has no effect",
         ),
-        ("[controller]\nreserve_min = 2", "controller.reserve_min has no effect"),
+        (
+            "[controller]\nwatermark_per_backend = 9\nreserve_min = 2",
+            "controller.reserve_min has no effect",
+        ),
+        (
+            "[controller]\nreserve_share_max = 0\nreserve_min = 2",
+            "controller.reserve_min has no effect",
+        ),
     ];
     for (text, what) in rows {
         let notices = good(text).notices;
@@ -278,7 +285,7 @@ fn o03_values_of_the_queue_that_are_hardly_meant_are_noted() {
         assert!(noted, "{text}: {notices:?}");
     }
     let meant = "[queue]\nslo_ttft = '30s'\nsession_by = ['session']\n\
-                 [controller]\nreserve_min = 0";
+                 [controller]\nreserve_min = 2";
     assert!(good(meant).notices.is_empty(), "{:?}", good(meant).notices);
 }
 

@@ -1,7 +1,7 @@
 //! Checks a policy of a scenario, and names it where the file gives no name.
 
 use flow::start_limiter::StartLimiterSettings;
-use flow::{ReserveLimits, Span};
+use flow::{Bounds, ReserveLimits, Span};
 
 use super::{Checked, one_line, require, wrong};
 use crate::autoscaler::ScaleSignal;
@@ -110,8 +110,16 @@ fn scale_by(key: &str, given: &file::Policy) -> Checked<Option<ScaleSignal>> {
 }
 
 fn reserve(key: &str, given: &file::Policy) -> Checked<ReserveLimits> {
-    let Some(share) = given.reserve_share_max else { return Ok(ReserveLimits::OFF) };
-    match ReserveLimits::new([0, 0, 0, 1], share) {
+    let least = [0, 0, 0, 1];
+    let Some(share) = given.reserve_share_max else {
+        let auto = given.kind == file::Kind::Ours && given.watermark.is_none();
+        return Ok(if auto {
+            ReserveLimits::usual(Bounds::Auto, least)
+        } else {
+            ReserveLimits::OFF
+        });
+    };
+    match ReserveLimits::new(least, share) {
         Ok(limits) => Ok(limits),
         Err(error) => wrong(format!("{key}.reserve_share_max"), error.to_string()),
     }
