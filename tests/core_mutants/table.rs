@@ -587,6 +587,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "reserve::o01_under_auto_places",
     },
     Mutant {
+        name: "the unstarted bound binds where nothing shows a start",
+        file: "auto_watermark/places.rs",
+        site: "«self.told.is_some()» && !self.by_metrics",
+        instead: "false",
+        noticed_by: "told_places::c10_a_told_number_of_places_fills",
+    },
+    Mutant {
+        name: "streams move a bound that the operator has told",
+        file: "auto_watermark.rs",
+        site: "if let Some(places) = «self.told» {",
+        instead: "None::<u32>",
+        noticed_by: "told_places::c10_a_told_number",
+    },
+    Mutant {
+        name: "a told number of places counts although the metrics report another",
+        file: "auto_watermark.rs",
+        site: "let running_max = «reading.running_max.or(self.told)»;",
+        instead: "self.told.or(reading.running_max)",
+        noticed_by: "told_places::c10_metrics_that_report",
+    },
+    Mutant {
         name: "places that auto has found are not given to asks that wait",
         file: "controller/progress.rs",
         site: "(!was_open || «more»)",

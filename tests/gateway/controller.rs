@@ -139,6 +139,21 @@ fn c09_the_clients_deadline_ends_a_response_that_has_not_begun() {
     gateway.await_idle();
 }
 
+/// Nothing shows how many requests the backend can run: it has no metrics, and its responses do not
+/// stream. Without the key it gets a few that are presumed to have started.
+#[test]
+fn c10_a_backend_of_which_nothing_is_seen_gets_as_many_requests_as_it_has_places() {
+    let backend = Backend::held();
+    let gateway = Gateway::start(&(config("", &[("one", backend.address())]) + "places = 8\n"));
+    let calls: Vec<_> = (0..20).map(|_| gateway.send(&chat("m"))).collect();
+    backend.await_running(8);
+    gateway.await_depth(12);
+    assert_eq!(gateway.get("/backends").json()[0]["limits"]["watermark"], 8);
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    assert_eq!(backend.most(), 8);
+}
+
 #[test]
 fn q01_flows_share_fairly_by_the_configured_header() {
     let backend = Backend::held();

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::tools::{python_tool, run};
 
 const CONFIGURATIONS: [&str; 7] =
-    ["direct", "fixed", "fixed+reserve", "auto", "auto-second", "auto-told", "auto-told+reserve"];
+    ["direct", "fixed", "fixed+reserve", "auto", "auto-second", "places", "places+reserve"];
 
 /// More in flight than the engine has places, where the gateway knows their number.
 const ABOVE_PLACES_MAX: u64 = 3;
@@ -80,7 +80,7 @@ fn o01_a_real_transformer_serves_the_pager_in_a_flood() {
         let has = move |run: &&Value| run["name"].as_str().unwrap().starts_with(part);
         runs.iter().filter(has)
     };
-    for run in named("fixed").chain(named("auto-told")) {
+    for run in named("fixed").chain(named("places")) {
         let above = run["above_places_max"].as_u64().unwrap();
         assert!(above <= ABOVE_PLACES_MAX, "{}: {above} more than places", run["name"]);
     }

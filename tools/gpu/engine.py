@@ -145,8 +145,6 @@ class Server:
     def __init__(self, batcher, vocabulary):
         self.batcher, self.vocabulary = batcher, vocabulary
         self.loop = asyncio.get_running_loop()
-        # Whether the metrics report how many requests run at once, which vLLM's do not.
-        self.tells_places = False
 
     def run_steps(self):
         while True:
@@ -179,9 +177,6 @@ class Server:
             return await self.generate(path, body, reader, writer)
         if (method, path) == ("POST", "/reset-peak"):
             self.batcher.reset_peak()
-            answer(writer, 200, {})
-        elif method == "POST" and path in ("/tell-places", "/hide-places"):
-            self.tells_places = path == "/tell-places"
             answer(writer, 200, {})
         elif path == "/health":
             answer(writer, 200, b"", "text/plain")
@@ -238,8 +233,6 @@ class Server:
             ("transformer_steps_total", "counter", seen["steps"]),
             ("transformer_in_flight_max", "gauge", seen["in_flight_max"]),
         ]
-        if self.tells_places:
-            metrics.append(("vllm:max_num_seqs", "gauge", self.batcher.places))
         lines = [f"# TYPE {name} {kind}\n{name}{labels} {value}" for name, kind, value in metrics]
         blocks = self.batcher.places * self.batcher.length // 16
         cache = f'{{block_size="16",engine="0",num_gpu_blocks="{blocks}"}}'

@@ -131,11 +131,10 @@ async def idle(engine):
 async def run_configuration(options, engine, name):
     if CONFIGURATIONS.get(name) is None:
         return await measure(options, engine, engine, name)
-    controller, kind, told, second = CONFIGURATIONS[name]
-    await fetch(engine, "/tell-places" if told else "/hide-places", "POST")
+    controller, kind, backend, second = CONFIGURATIONS[name]
     file = options.out / f"{name}.toml"
-    backend = f'[[backends]]\nid = "engine"\nurl = "{engine}"\nkind = "{kind}"\n'
-    file.write_text(QUEUE + controller.format(places=options.places) + backend)
+    backend = f'[[backends]]\nid = "engine"\nurl = "{engine}"\nkind = "{kind}"\n{backend}'
+    file.write_text((QUEUE + controller + backend).format(places=options.places))
     command = [options.tidegate, "serve", "--config", file, "--listen", "127.0.0.1:0"]
     gateway = await Program.start(command, options.out / f"{name}.log", 30)
     try:

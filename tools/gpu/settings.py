@@ -71,6 +71,7 @@ upper_bound_per_backend = {places}
 """
 RESERVE = "reserve_share_max = 0.1875\nreserve_min = 1\n"
 NO_RESERVE = "reserve_share_max = 0\n"
+PLACES = "places = {places}\n"
 
 
 class Configuration(NamedTuple):
@@ -80,8 +81,8 @@ class Configuration(NamedTuple):
     controller: str
     # The kind of the backend: no metrics are read of `openai`.
     kind: str = "vllm"
-    # Whether the engine's metrics report how many requests it runs.
-    told: bool = False
+    # Further lines of the backend.
+    backend: str = ""
     # Whether the gateway has seen such a flood before.
     second: bool = False
 
@@ -91,15 +92,15 @@ CONFIGURATIONS = {
     "direct": None,
     "auto": Configuration(""),
     "auto-second": Configuration("", second=True),
-    "auto-told": Configuration("", told=True),
-    "auto-told+reserve": Configuration(RESERVE, told=True),
+    "places": Configuration("", backend=PLACES),
+    "places+reserve": Configuration(RESERVE, backend=PLACES),
     "auto-none-kept": Configuration(NO_RESERVE),
     "auto+reserve": Configuration(RESERVE),
     "fixed": Configuration(FIXED),
     "fixed+reserve": Configuration(FIXED + RESERVE),
     "auto-without-metrics": Configuration("", kind="openai"),
 }
-DEFAULT = "direct,fixed,fixed+reserve,auto,auto-second,auto-told,auto-told+reserve"
+DEFAULT = "direct,fixed,fixed+reserve,auto,auto-second,places,places+reserve"
 
 
 def shown(value):

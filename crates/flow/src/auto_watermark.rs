@@ -134,6 +134,8 @@ pub(crate) struct AutoState {
     by_metrics: bool,
     /// The most requests that were seen to run here at once since the backend came up.
     most_running: u32,
+    /// How many requests the engine runs at once, as the operator says.
+    told: Option<u32>,
 }
 
 /// One ask in flight, as `auto` sees it.
@@ -175,7 +177,8 @@ impl AutoState {
             return Some(AutoBound::Tokens);
         }
         let full = f64::from(self.tally.unstarted) >= self.caps.unstarted;
-        (full && !self.is_allowed_more()).then_some(AutoBound::Unstarted)
+        let bounded = !self.is_allowed_more() && !self.knows_only_places();
+        (full && bounded).then_some(AutoBound::Unstarted)
     }
 
     pub(crate) fn limits(&self, now: Time) -> AutoLimits {
@@ -296,6 +299,8 @@ impl AutoState {
             self.caps.slots = f64::INFINITY;
             self.streams.forget_stalls();
         }
+        let running_max = reading.running_max.or(self.told);
+        let reading = EngineReading { running_max, ..reading };
         self.caps.saw_ranks(reading.ranks);
         self.reading = Some(reading);
         self.by_metrics = true;
@@ -348,6 +353,9 @@ impl AutoState {
         }
         self.by_metrics = false;
         self.streams.revise(&mut self.blocked_time, &self.tally, &mut self.caps, now);
+        if let Some(places) = self.told {
+            self.caps.slots = f64::from(places);
+        }
     }
 }
 

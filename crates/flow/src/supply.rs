@@ -120,6 +120,7 @@ impl Supply {
             backend.prefill_rate = PrefillRate::default();
             backend.loaded.report(None);
         }
+        backend.auto.tell_places(given.places);
         backend.trial = match (given.on_trial, backend.trial) {
             (false, _) => Trial::Passed,
             (true, Trial::Passed) => Trial::Free,

@@ -33,5 +33,6 @@ mod slack;
 mod start_limiter;
 mod stock;
 mod supply;
+mod told_places;
 mod views;
 mod waits;

@@ -10,7 +10,11 @@ impl AutoState {
     pub(crate) fn watermark(&self) -> u32 {
         let Tally { in_flight, tokens, .. } = self.tally;
         let allowed = if self.starts_are_short() { f64::from(self.known_room()) } else { 0.0 };
-        let by_starts = (f64::from(self.started_now()) + self.caps.unstarted.ceil()).max(allowed);
+        let by_starts = if self.knows_only_places() {
+            f64::INFINITY
+        } else {
+            (f64::from(self.started_now()) + self.caps.unstarted.ceil()).max(allowed)
+        };
         // Not a number while no ask is in flight, which `min` ignores.
         let by_tokens = (self.caps.tokens * f64::from(in_flight) / tokens as f64).ceil();
         let by_count = self.caps.slots.min(self.caps.pace).floor();
@@ -30,11 +34,28 @@ impl AutoState {
         self.full_at().is_none_or(|full| f64::from(self.tally.in_flight) <= share * full)
     }
 
-    /// The places of the backend, if the metrics of its engine have shown them: the asks of the
-    /// present mean size that fill it. A bound that follows the streams is found by filling it, and
-    /// would fall if some of it stayed free.
+    /// The places of the backend, if the metrics of its engine have shown them or the operator says
+    /// how many there are: the asks of the present mean size that fill it. A bound that follows the
+    /// streams is found by filling it, and would fall if some of it stayed free.
     pub(crate) fn known_places(&self) -> Option<u32> {
-        self.full_at().filter(|_| self.by_metrics).map(|full| full as u32)
+        let known = self.by_metrics || self.told.is_some();
+        self.full_at().filter(|_| known).map(|full| full as u32)
+    }
+
+    /// The operator says how many requests the engine runs at once, or no longer does.
+    pub(crate) fn tell_places(&mut self, places: Option<u32>) {
+        if self.told == places {
+            return;
+        }
+        self.told = places;
+        self.caps.slots = places.map_or(f64::INFINITY, f64::from);
+        self.most_running = self.most_running.max(places.unwrap_or(0));
+    }
+
+    /// Whether the operator's number is all that is known: without metrics and without streams
+    /// nothing shows which asks have started, so it alone bounds them.
+    pub(super) fn knows_only_places(&self) -> bool {
+        self.told.is_some() && !self.by_metrics && !self.first_token.is_known()
     }
 
     /// The bound that would close the backend if no places were kept free, if it may grow. With

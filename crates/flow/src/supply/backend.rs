@@ -29,6 +29,9 @@ pub struct BackendSupply {
     pub traits: BackendTraits,
     /// The adapters (LoRA) that it has loaded.
     pub adapters: Vec<u32>,
+    /// How many requests it runs at once, if the operator says so. Automatic bounds use this where
+    /// its metrics do not tell.
+    pub places: Option<u32>,
 }
 
 /// The state of one backend.
@@ -104,6 +107,7 @@ impl BackendSupply {
             handicap: 0.0,
             traits: BackendTraits::default(),
             adapters: Vec::new(),
+            places: None,
         }
     }
 }

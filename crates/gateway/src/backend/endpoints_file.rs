@@ -10,6 +10,7 @@ mod error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::{self, Read};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,7 @@ struct ListedEndpoint {
     models: Vec<String>,
     power_watts: Option<f32>,
     latency_ms: Option<f32>,
+    places: Option<NonZeroU32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -207,6 +209,7 @@ impl ListedEndpoint {
             kind,
             models: self.models,
             traits: BackendTraits::new(power_watts, latency_ms).map_err(EndpointProblem::Traits)?,
+            places: self.places.map(NonZeroU32::get),
             ..BackendSpec::new(self.name, format!("http://{host}:{port}"))
         };
         Endpoint::new(BackendId(0), &spec).map_err(EndpointProblem::Address)?;

@@ -349,6 +349,7 @@ impl FleetState {
             on_trial: supply_state.on_trial,
             handicap: supply_state.handicap,
             traits: backend.spec.traits,
+            places: backend.spec.places,
             adapters: supply_state.adapters.clone(),
             ..BackendSupply::new(id, backend.takes())
         })

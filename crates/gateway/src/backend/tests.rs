@@ -45,17 +45,9 @@ fn at(millis: u64) -> Time {
 
 fn spec(id: &str, port: u16, kind: BackendKind, models: &[&str]) -> BackendSpec {
     BackendSpec {
-        id: id.into(),
-        url: format!("http://127.0.0.1:{port}"),
         kind,
         models: models.iter().map(|&model| model.into()).collect(),
-        traits: BackendTraits::default(),
-        http2: false,
-        api_key: None,
-        credential: None,
-        ca_file: None,
-        tls_name: None,
-        drain: None,
+        ..BackendSpec::new(id.into(), format!("http://127.0.0.1:{port}"))
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
     queue::workload(&root.section("workload"), &mut flow.settings);
     let batch = batch::batch(&root.section("batch"));
     let names = models::names(root.sections("models"), report);
-    let mut fleet = fleet::fleet(&root);
+    let mut fleet = fleet::fleet(&root, flow.settings.bounds);
     fleet.configured_models = names.targets().map(String::from).collect();
     let server = server::server(&root.section("server"));
     let config = Config {

@@ -390,7 +390,9 @@ impl Identity {
 
 impl Default for FleetSettings {
     fn default() -> Self {
-        let settings = resolve::defaults(&sections::ROOT, resolve::fleet::fleet);
+        let settings = resolve::defaults(&sections::ROOT, |root| {
+            resolve::fleet::fleet(root, flow::Bounds::default())
+        });
         Self { discover: false, ..settings }
     }
 }

@@ -339,5 +339,6 @@ fn show_backend(backend: &BackendSpec) -> String {
         [] => "models read from it".into(),
         models => models.join(", "),
     };
-    format!("{}: {kind} at {}, {models}", backend.id, backend.url)
+    let places = backend.places.map(|places| format!(", {places} places")).unwrap_or_default();
+    format!("{}: {kind} at {}, {models}{places}", backend.id, backend.url)
 }

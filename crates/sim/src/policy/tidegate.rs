@@ -49,6 +49,7 @@ pub struct Tidegate {
     unstreamed: f64,
     /// Whether the engines report how many requests they run at most, which few do.
     told: bool,
+    places: Option<u32>,
     decisions: VecDeque<Decision>,
 }
 
@@ -86,6 +87,7 @@ impl Tidegate {
             expected: EXPECTED_AT_FIRST,
             unstreamed: 0.0,
             told: false,
+            places: None,
             decisions: VecDeque::new(),
         }
     }
@@ -99,6 +101,11 @@ impl Tidegate {
     /// The same with engines that report how many requests they run at most.
     pub fn told(self, told: bool) -> Self {
         Self { told, ..self }
+    }
+
+    /// The operator says how many requests each engine runs at once.
+    pub fn places(self, places: Option<u32>) -> Self {
+        Self { places, ..self }
     }
 
     /// The controller, to look into.
@@ -256,6 +263,7 @@ impl Policy for Tidegate {
     fn engines(&mut self, ready: &[bool], now: Time) {
         let backend = |(ready, id): (&bool, u32)| BackendSupply {
             ready: *ready,
+            places: self.places,
             ..BackendSupply::new(BackendId(id), vec![MODEL])
         };
         let supply: Vec<BackendSupply> = ready.iter().zip(0..).map(backend).collect();

@@ -184,6 +184,7 @@ pub(super) struct Policy {
     pub(super) metrics: Option<bool>,
     pub(super) unstreamed: Option<f64>,
     pub(super) told: Option<bool>,
+    pub(super) places: Option<u32>,
     pub(super) budget: Option<u32>,
     pub(super) rest: Option<f64>,
     pub(super) scale_by: Option<ScaleBy>,

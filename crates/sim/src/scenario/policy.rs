@@ -49,6 +49,8 @@ pub struct PolicyConfig {
     pub unstreamed: f64,
     /// Whether the engines' metrics say how many requests they run at most.
     pub told: bool,
+    /// How many requests the operator says that each engine runs at once.
+    pub places: Option<u32>,
     /// By what its engines come and go, if they do.
     pub scale_by: Option<ScaleSignal>,
     /// How many of the engines it has; all without a number.
@@ -87,7 +89,8 @@ impl PolicyConfig {
             PolicyKind::Tidegate(cost, watermark) => {
                 let settings = self.settings(watermark)?;
                 let policy = Tidegate::new(TidegateConfig { settings, cost }, tenants);
-                Box::new(policy.unstreamed(self.unstreamed).told(self.told))
+                let policy = policy.unstreamed(self.unstreamed).told(self.told);
+                Box::new(policy.places(self.places))
             }
         })
     }

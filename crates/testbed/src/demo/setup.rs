@@ -148,17 +148,10 @@ pub(super) fn classes() -> Vec<Class> {
 /// each engine can take it finds by itself.
 pub(super) fn config(engines: &[Running]) -> Result<Config> {
     let specs = ENGINES.iter().zip(engines).map(|(setup, engine)| BackendSpec {
-        id: setup.name.to_owned(),
-        url: format!("http://{}", engine.address()),
         kind: BackendKind::Vllm,
         models: vec![MODEL.to_owned()],
         traits: BackendTraits { power_watts: setup.watts, latency_ms: setup.first_token_ms as f32 },
-        http2: false,
-        api_key: None,
-        credential: None,
-        ca_file: None,
-        tls_name: None,
-        drain: None,
+        ..BackendSpec::new(setup.name.to_owned(), format!("http://{}", engine.address()))
     });
     let ttl = Span::from_nanos(PATIENCE.as_nanos() as u64);
     let class = FlowClass { capacity: FLOW_CAPACITY, ttl, ..FlowClass::default() };

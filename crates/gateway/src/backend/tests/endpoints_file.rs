@@ -150,5 +150,9 @@ fn x06_the_documented_endpoints_file_is_good() {
     assert_eq!((first.url.as_str(), first.kind), ("http://10.0.0.5:8000", BackendKind::Vllm));
     assert_eq!(first.models, ["llama-3", "qwen"]);
     assert_eq!((first.traits.power_watts, first.traits.latency_ms), (300.0, 120.0));
+    assert_eq!((first.places, second.places), (Some(64), None));
+    let none = example.replace("places: 64", "places: 0");
+    let error = parse(Path::new("endpoints.yaml"), &none).unwrap_err().to_string();
+    assert!(error.contains("places"), "{error}");
     assert_eq!((second.url.as_str(), second.kind), ("http://10.0.0.6:8000", BackendKind::Sglang));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flow::BackendTraits;
+use flow::{BackendTraits, Bounds};
 use http::uri::Scheme;
 
 use crate::config::sections::backend_address;
@@ -10,7 +10,7 @@ use crate::config::settings::BackendSpec;
 use crate::config::settings::tenants::SecretSource;
 use crate::schema::Section;
 
-pub(super) fn backends(sections: Vec<Section<'_>>) -> Vec<BackendSpec> {
+pub(super) fn backends(sections: Vec<Section<'_>>, bounds: Bounds) -> Vec<BackendSpec> {
     let mut ids = BTreeMap::new();
     let mut backends = Vec::new();
     for section in sections {
@@ -23,6 +23,9 @@ pub(super) fn backends(sections: Vec<Section<'_>>) -> Vec<BackendSpec> {
                 let what = format!("is {id:?}, which is the id of {other} already");
                 section.refuse("id", what);
             }
+        }
+        if bounds != Bounds::Auto && section.has("places") {
+            section.notice("places", "has no effect: the bounds are fixed, not automatic");
         }
         backends.extend(spec);
     }
@@ -49,6 +52,7 @@ fn backend(section: &Section<'_>) -> Option<BackendSpec> {
             power_watts: section.get("power_watts"),
             latency_ms: section.get("latency_ms"),
         },
+        places: section.given("places"),
         http2: section.get("http2"),
         api_key: api_key(section),
         credential: None,

@@ -1,13 +1,15 @@
 //! The sections about backends: `discovery`, `health`, `metrics`, `upstream`, `retry`.
 
+use flow::Bounds;
+
 use super::backends;
 use crate::config::settings::{FleetSettings, Kubernetes, KubernetesTarget};
 use crate::schema::Section;
 
-pub(in crate::config) fn fleet(root: &Section<'_>) -> FleetSettings {
+pub(in crate::config) fn fleet(root: &Section<'_>, bounds: Bounds) -> FleetSettings {
     let [health, upstream, retry] = ["health", "upstream", "retry"].map(|key| root.section(key));
     let mut fleet = FleetSettings {
-        backends: backends::backends(root.sections("backends")),
+        backends: backends::backends(root.sections("backends"), bounds),
         configured_models: Vec::new(),
         hold_ttl: root.section("queue").get("hold_ttl"),
         endpoints_file: root.section("discovery").path("endpoints_file"),

@@ -153,7 +153,8 @@ fn reserve(section: &Section<'_>, bounds: Bounds) -> ReserveLimits {
     };
     // The default is one.
     if limits.is_off() && least > [0, 0, 0, 1] {
-        section.notice("reserve_min", "has no effect: without reserve_share_max no places are kept");
+        section
+            .notice("reserve_min", "has no effect: without reserve_share_max no places are kept");
     }
     limits
 }

@@ -34,6 +34,15 @@ pub(in crate::config) const BACKENDS: SectionSchema = SectionSchema::new(
             .default("0"),
         key("latency_ms", number(0.0, 1e7), "The time to its first token when it is idle.")
             .default("500"),
+        key(
+            "places",
+            count(1, 100_000),
+            "How many requests it runs at once: `--max-num-seqs` of vLLM, `--parallel` of \
+             llama.cpp, `OLLAMA_NUM_PARALLEL`. Automatic bounds never send it more. Give it if \
+             its metrics do not tell, above all if it has no metrics and its responses do not \
+             stream.",
+        )
+        .unset("found by its metrics or its streams"),
         key("http2", Bool, "Whether Tidegate speaks HTTP/2 to it.").default("false"),
         key(
             "api_key_env",

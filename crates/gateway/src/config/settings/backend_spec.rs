@@ -20,6 +20,8 @@ pub struct BackendSpec {
     pub models: Vec<String>,
     /// Its stated latency and power.
     pub traits: BackendTraits,
+    /// How many requests it runs at once, if the operator says so.
+    pub places: Option<u32>,
     /// Whether requests to it use HTTP/2.
     pub http2: bool,
     /// Where the key for requests to it is.
@@ -38,13 +40,14 @@ pub struct BackendSpec {
 
 impl BackendSpec {
     /// A backend of which only the name and the address are known.
-    pub(crate) fn new(id: String, url: String) -> Self {
+    pub fn new(id: String, url: String) -> Self {
         Self {
             id,
             url,
             kind: BackendKind::default(),
             models: Vec::new(),
             traits: BackendTraits::default(),
+            places: None,
             http2: false,
             api_key: None,
             credential: None,

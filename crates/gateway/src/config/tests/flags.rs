@@ -106,7 +106,7 @@ fn the_summary_shows_the_configuration() {
                 bands = { critical = 70, high = 15, normal = 10, best_effort = 5 }\n\
                 [controller]\nwatermark_per_backend = 2\nnum_poppers = 3\n\
                 [[flows]]\nmatch.model = 'a*'\nweight = 3\nmax_in_flight = 4\n\
-                [[backends]]\nurl = 'http://h:8000'\n[discovery]\nenabled = true";
+                [[backends]]\nurl = 'http://h:8000'\nplaces = 64\n[discovery]\nenabled = true";
     let expected = "\
 listen    127.0.0.1:8430, bodies up to 32MiB, 30s of grace
 queue     1000 in all, 100 a flow, 10s each, cost in requests, order workload, admission all
@@ -115,7 +115,7 @@ bounds    watermark 2 requests a backend: bypass below 2.2, leave the queue belo
 bands     critical 70, high 15, normal 10, best-effort 5
 flows     by model and header:x-a
           model a*: weight 3, 100 waiting, 10s each, 4 in flight
-backends  h:8000: auto at http://h:8000, models read from it
+backends  h:8000: auto at http://h:8000, models read from it, 64 places
           servers found on the well-known local ports
 ";
     assert_eq!(Summary(&resolve(&source("t.toml"), text).unwrap()).to_string(), expected);

@@ -275,6 +275,10 @@ fn o03_values_of_the_queue_that_are_hardly_meant_are_noted() {
             "controller.reserve_min has no effect",
         ),
         (
+            "[controller]\nwatermark_per_backend = 9\n[[backends]]\nurl = 'http://h:1'\nplaces = 4",
+            "backends[0].places has no effect",
+        ),
+        (
             "[controller]\nreserve_share_max = 0\nreserve_min = 2",
             "controller.reserve_min has no effect",
         ),

@@ -1,6 +1,5 @@
 //! X01: connections are kept for who comes next, and not for ever.
 
-use flow::BackendTraits;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
@@ -49,19 +48,8 @@ async fn x01_connections_to_a_backend_that_is_gone_are_let_go() {
 
 #[tokio::test]
 async fn x01_a_backend_without_a_port_is_at_that_of_http() {
-    let spec = BackendSpec {
-        id: "a".into(),
-        url: "http://127.0.0.1".into(),
-        kind: BackendKind::Generic,
-        models: Vec::new(),
-        traits: BackendTraits::default(),
-        http2: false,
-        api_key: None,
-        credential: None,
-        ca_file: None,
-        tls_name: None,
-        drain: None,
-    };
+    let known = BackendSpec::new("a".into(), "http://127.0.0.1".into());
+    let spec = BackendSpec { kind: BackendKind::Generic, ..known };
     let endpoint = Endpoint::new(BACKEND, &spec).unwrap();
     assert_eq!(endpoint.place(), ("127.0.0.1", 80));
     // Whether a server is there is not ours to say.

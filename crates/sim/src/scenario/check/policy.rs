@@ -41,6 +41,7 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
         metrics: given.metrics.unwrap_or(true),
         unstreamed,
         told: given.told.unwrap_or(false),
+        places: given.places,
         scale_by: scale_by(key, given)?,
         fixed_engines: given.fixed_engines,
     };
@@ -63,6 +64,7 @@ fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
         ("objective", given.objective.is_some(), ours, "only `ours` has it"),
         ("unstreamed", given.unstreamed.is_some(), ours, "only `ours` has it"),
         ("told", given.told.is_some(), ours, "only `ours` has it"),
+        ("places", given.places.is_some(), auto, "only `ours` without a watermark has it"),
         ("reserve_share_max", given.reserve_share_max.is_some(), ours, "only `ours` has it"),
         ("routing", given.routing.is_some(), routed, "only `routed` has it"),
         ("cache_tokens", given.cache_tokens.is_some(), ours, "only `ours` has it"),
