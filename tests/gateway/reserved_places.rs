@@ -20,6 +20,12 @@ fn reaches_beside_a_flood(sections: &str, taken: usize) -> Vec<String> {
     let mut calls: Vec<_> = (0..60).map(|_| gateway.send(&flood)).collect();
     backend.await_running(taken);
     gateway.await_depth(60 - taken);
+    let one = &gateway.get("/backends").json()[0];
+    assert_eq!(one["kept_places"], 32 - taken, "{one}");
+    if taken < 32 {
+        let status = gateway.get("/status").json();
+        assert_eq!(status["stock"]["binding"], "reserve", "{}", status["stock"]);
+    }
     let others = [
         chat("m").tag("quiet").header("x-team", "quiet").streamed(),
         chat("m").tag("critical").header("x-team", "pager").priority("critical").streamed(),

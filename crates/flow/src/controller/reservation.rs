@@ -31,6 +31,12 @@ impl Controller {
         self.supply.backends[backend as usize].auto.known_places()
     }
 
+    /// The most places that a pool of a backend keeps.
+    pub(super) fn kept_at(&self, backend: u32) -> u32 {
+        let pools = self.supply.backends[backend as usize].pools.iter();
+        pools.map(|&pool| self.reserves[pool as usize].kept_max()).max().unwrap_or(0)
+    }
+
     /// Whether a pool of a backend has no more free places than are kept.
     pub(super) fn keeps_places_of(&self, backend: u32) -> bool {
         let room = self.settings.bounds.to_dequeue();

@@ -116,7 +116,11 @@ impl Controller {
 
     /// Every backend that is listed or still has asks in flight.
     pub fn backends(&self) -> impl Iterator<Item = BackendView> + '_ {
-        self.supply.backends.iter().map(|backend| backend.view(self.clock))
+        self.supply.backends.iter().zip(0..).map(|(backend, at)| BackendView {
+            kept: self.kept_at(at),
+            only_kept: self.keeps_places_of(at),
+            ..backend.view(self.clock)
+        })
     }
 
     /// Every flow that is remembered.

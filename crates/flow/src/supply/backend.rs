@@ -47,6 +47,10 @@ pub struct BackendView {
     pub stock: u64,
     /// Its bounds under `auto`.
     pub limits: AutoLimits,
+    /// The free places that are kept from some asks, in a pool of the backend.
+    pub kept: u32,
+    /// Whether no more places are free there, so that these asks wait.
+    pub only_kept: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -144,7 +148,8 @@ impl Backend {
 
     pub(crate) fn view(&self, now: Time) -> BackendView {
         let Self { id, ready, in_flight, stock, .. } = *self;
-        BackendView { id, ready, in_flight, stock, limits: self.auto.limits(now) }
+        let limits = self.auto.limits(now);
+        BackendView { id, ready, in_flight, stock, limits, kept: 0, only_kept: false }
     }
 
     pub(super) fn is_open(&self) -> bool {

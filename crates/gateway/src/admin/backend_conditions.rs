@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use flow::{BackendId, BackendView, Bounds, EngineReading, Span, Time};
 
-use super::backends::{bound_name, millis};
+use super::backends::{binding, millis};
 use super::busiest_of;
 use crate::backend::{BackendStatus, NO_ADDRESS, OWN_GATEWAY};
 use crate::config::settings::DrainCause;
@@ -91,7 +91,7 @@ fn condition(
         in_flight: view.map_or(0, |view| view.in_flight.iter().sum()),
         stock: view.map_or(0, |view| view.stock),
         watermark,
-        binding: limits.and_then(|limits| limits.binding).map(bound_name),
+        binding: view.and_then(binding),
         first_byte_ms: status.latency.map(millis),
         usual_first_byte_ms: status.usual_latency.map(millis),
         stream_first_byte_ms: status.stream_latency_now.or(status.stream_latency).map(millis),

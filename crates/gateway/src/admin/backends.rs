@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flow::{
-    AutoBound, AutoLimits, BANDS, BackendId, BackendTraits, BackendView, Bounds, EngineReading,
-    Span,
-};
+use flow::{AutoBound, BANDS, BackendId, BackendTraits, BackendView, Bounds, EngineReading, Span};
 use serde::Serialize;
 
 use super::bands::BandCounts;
@@ -37,6 +34,8 @@ pub(crate) struct BackendEntry {
     pub(crate) power_watts: f32,
     latency_ms: f32,
     limits: Option<LimitsShown>,
+    /// The places that are kept free for requests that must not wait.
+    kept_places: u32,
     failures: u32,
     last_check: Option<LastCheck>,
     last_reading: Option<LastReading>,
@@ -128,7 +127,7 @@ pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, V
     let leaving = views.into_values().filter(holds).map(leaving);
     let entry = |(status, view): (BackendStatus, Option<BackendView>)| {
         let latency = state.observer.latency_ms(&status.id);
-        let limits = view.map(|view| LimitsShown::new(bounds, &view.limits));
+        let limits = view.map(|view| LimitsShown::new(bounds, &view));
         BackendEntry { avg_latency_ms: latency, limits, ..BackendEntry::new(status, view) }
     };
     (queue, listed.into_iter().chain(leaving).map(entry).collect())
@@ -162,7 +161,13 @@ fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
     }
 }
 
-pub(super) fn bound_name(bound: AutoBound) -> &'static str {
+/// The bound that keeps requests from a backend, if one does; places that are kept for other
+/// requests keep only some of them away.
+pub(super) fn binding(view: &BackendView) -> Option<&'static str> {
+    view.limits.binding.map(bound_name).or_else(|| view.only_kept.then_some("reserve"))
+}
+
+fn bound_name(bound: AutoBound) -> &'static str {
     match bound {
         AutoBound::Unstarted => "unstarted",
         AutoBound::Tokens => "tokens",
@@ -201,6 +206,7 @@ impl BackendEntry {
             power_watts: status.traits.power_watts,
             latency_ms: status.traits.latency_ms,
             limits: None,
+            kept_places: view.map_or(0, |view| view.kept),
             failures: status.failures,
             last_check: status.last_check.map(LastCheck::from),
             last_reading: status.last_reading.map(|one| LastReading::of(one, status.kv_reported)),
@@ -212,24 +218,25 @@ impl BackendEntry {
 // === impl LimitsShown ===
 
 impl LimitsShown {
-    fn new(bounds: Bounds, limits: &AutoLimits) -> Self {
+    fn new(bounds: Bounds, view: &BackendView) -> Self {
         match bounds {
             Bounds::Fixed(hysteresis) => {
                 let [lower, watermark, upper] = hysteresis.scaled(1);
                 Self::Fixed { lower, watermark, upper }
             }
-            Bounds::Auto => Self::auto(limits),
+            Bounds::Auto => Self::auto(view),
         }
     }
 
-    fn auto(limits: &AutoLimits) -> Self {
+    fn auto(view: &BackendView) -> Self {
+        let limits = &view.limits;
         let (per_token, most) = limits.pace;
         Self::Auto {
             unstarted: Usage::of(limits.unstarted.0.into(), limits.unstarted.1),
             tokens: Usage::of(limits.tokens.0 as f64, limits.tokens.1),
             slots: Usage::of(limits.slots.0.into(), limits.slots.1),
             pace: Pace { token_ms: per_token.map(millis), most: finite(most) },
-            binding: limits.binding.map(bound_name),
+            binding: binding(view),
             watermark: limits.watermark,
             by_metrics: limits.by_metrics,
         }

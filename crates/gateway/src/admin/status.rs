@@ -307,7 +307,9 @@ fn stock(
                 StockUnit::Requests => "requests",
                 StockUnit::Tokens => "tokens",
             };
-            let binding = (depth > 0 && watermark > 0.0).then_some("watermark");
+            let bound =
+                if ready().any(|backend| backend.only_kept) { "reserve" } else { "watermark" };
+            let binding = (depth > 0 && watermark > 0.0).then_some(bound);
             StockState { mode: "fixed", unit, now, lower, watermark, upper, binding }
         }
         Bounds::Auto => {
@@ -315,8 +317,8 @@ fn stock(
             let in_flight = |backend: &BackendView| backend.in_flight.iter().sum::<u32>();
             let now = sum(ready().map(in_flight).map(f64::from));
             let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
-            for bound in ready().filter_map(|backend| backend.limits.binding) {
-                *counts.entry(super::backends::bound_name(bound)).or_default() += 1;
+            for bound in ready().filter_map(super::backends::binding) {
+                *counts.entry(bound).or_default() += 1;
             }
             let binding = counts.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name);
             let unit = "requests";

@@ -127,6 +127,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         "power_watts": 3.0,
         "latency_ms": 800.0,
         "limits": { "mode": "fixed", "lower": 8.0, "watermark": 8.0, "upper": 8.0 },
+        "kept_places": 0,
         "failures": 2,
         "last_check": { "ago_ms": 1500.0, "result": "ok" },
         "last_reading": {
