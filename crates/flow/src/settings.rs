@@ -36,7 +36,7 @@ pub(crate) enum Room {
 }
 
 /// The largest share of the places that automatic bounds keep for higher bands by default.
-const AUTO_RESERVE_SHARE: f64 = 1.0 / 16.0;
+const AUTO_RESERVE_SHARE: f64 = 1.0 / 32.0;
 
 /// A backend that is filled to no more than this share of its bound has spare room.
 pub(crate) const SPARE: f64 = 0.75;

@@ -225,16 +225,16 @@ fn o01_under_auto_the_places_that_an_engine_reports_are_kept() {
     assert_eq!(flood(&mut fixture, "pager", Band::Critical, 20).len(), 4);
 }
 
-/// Unless the operator sets a share, automatic bounds keep a sixteenth, for higher bands alone:
+/// Unless the operator sets a share, automatic bounds keep 1/32, for higher bands alone:
 /// flows of a band wait in the order of their tags.
 #[test]
-fn o01_automatic_bounds_keep_a_sixteenth_for_higher_bands() {
+fn o01_automatic_bounds_keep_a_few_places_for_higher_bands() {
     let reserve = ReserveLimits::usual(Bounds::Auto, [0, 0, 0, 1]);
     let mut fixture = Fixture::new(Settings { bounds: Bounds::Auto, reserve, ..reserving() }, 1);
     read(&mut fixture, EngineReading { running_max: Some(PLACES), ..EngineReading::default() });
-    assert_eq!(flood(&mut fixture, "flood", Band::Normal, 250).len(), 60);
+    assert_eq!(flood(&mut fixture, "flood", Band::Normal, 250).len(), 62);
     assert_eq!(flood(&mut fixture, "quiet", Band::Normal, 20).len(), 0);
-    assert_eq!(flood(&mut fixture, "pager", Band::Critical, 20).len(), 4);
+    assert_eq!(flood(&mut fixture, "pager", Band::Critical, 20).len(), 2);
     assert!(!fixture.gate.flow_queues.iter_mut().any(|flow_queue| flow_queue.over_share));
 }
 

@@ -286,7 +286,7 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
              (docs/OVERLOAD.md); 0 keeps none. With automatic bounds, places are kept once the \
              metrics of the model server show how many there are.",
         )
-        .unset("automatic bounds keep up to 0.0625 for higher bands alone; fixed bounds keep none"),
+        .unset("automatic bounds keep up to 1/32 for higher bands alone; fixed bounds keep none"),
         key(
             "reserve_min",
             count(0, 1000),

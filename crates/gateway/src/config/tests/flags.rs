@@ -121,8 +121,8 @@ backends  h:8000: auto at http://h:8000, models read from it, 64 places
     assert_eq!(Summary(&resolve(&source("t.toml"), text).unwrap()).to_string(), expected);
     let off = resolve(&source("t.toml"), "[queue]\nmax_size = 0").unwrap();
     assert!(Summary(&off).to_string().contains("queue     off: "));
-    let reserve = "up to 6.25 % of the places for higher bands, at least 1 for critical requests; \
-                   none of fewer than 16 places";
+    let reserve = "up to 3.13 % of the places for higher bands, at least 1 for critical requests; \
+                   none of fewer than 32 places";
     let bounds = format!("bounds    auto\nreserve   {reserve}\nbands     strict\n");
     assert!(Summary(&off).to_string().contains(&bounds), "{}", Summary(&off));
 }
