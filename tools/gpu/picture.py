@@ -1,4 +1,4 @@
-"""Draws the first tokens of a run of flood.py: python3 tools/gpu/picture.py RESULTS.json OUT.svg
+"""Draws the first tokens of a run of flood.py: python3 tools/gpu/picture.py RESULTS.json OUT.svg [NAME,NAME…]
 
 One panel for each configuration. Each point is a request: when it was sent, and how long it waited for its first token.
 """
@@ -43,10 +43,11 @@ def panel(run, left, width, seconds):
                 yield f'<circle class="mark {colour}" cx="{at:.1f}" cy="{height(call["first"]):.1f}" r="3"/>'
 
 
-def picture(results):
-    """The whole picture."""
+def picture(results, names):
+    """The whole picture, or the configurations with these names alone."""
     # Sent directly, no request of the two tenants got a token: there is nothing to draw.
     runs = [run for run in results["runs"] if run["name"] not in ("alone", "direct")]
+    runs = [run for run in runs if not names or run["name"] in names]
     seconds = results["options"]["seconds"]
     width = (WIDTH - LEFT - 12 - GAP * (len(runs) - 1)) / len(runs)
     title = "Time to first token while a flood begins, on a GPU"
@@ -64,7 +65,8 @@ def picture(results):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
+    names = [name for text in sys.argv[3:] for name in text.split(",")]
     with open(sys.argv[1], encoding="utf-8") as source, open(sys.argv[2], "w", encoding="utf-8") as target:
-        target.write("\n".join(picture(json.load(source))) + "\n")
+        target.write("\n".join(picture(json.load(source), names)) + "\n")
