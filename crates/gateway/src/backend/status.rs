@@ -40,6 +40,8 @@ pub(crate) struct BackendStatus {
     pub(crate) last_error: Option<String>,
     /// The time since the last byte of a response.
     pub(crate) quiet: Span,
+    /// Requests there that are taken back if it stays silent.
+    pub(crate) watched: usize,
     /// The smoothed time to the first byte of its responses.
     pub(crate) latency: Option<Span>,
     /// The same of its streams alone.
@@ -126,6 +128,7 @@ impl BackendStatus {
             failures: backend.health.failures(),
             last_error: Some(backend.health.cause().to_owned()).filter(|cause| !cause.is_empty()),
             quiet: now.since(backend.endpoint.last_alive(now)),
+            watched: backend.endpoint.stats.watched(),
             latency: backend.endpoint.stats.latency(),
             stream_latency: backend.endpoint.stats.stream_latency(),
             stream_latency_now: backend.endpoint.stats.stream_latency_now(now),
