@@ -24,7 +24,7 @@ fn status(url: &str, key: &str) -> (String, i32) {
 }
 
 /// Waits for a finding about a subject, on the page and in the output of the command.
-fn named(gateway: &Gateway, (id, subject): (&str, &str), key: &str) -> Value {
+pub(super) fn named(gateway: &Gateway, (id, subject): (&str, &str), key: &str) -> Value {
     let found = eventually(id, || {
         let page = gateway.ask(&HttpRequest::get("/status").key(key)).json();
         let findings = page["findings"].as_array().cloned().unwrap_or_default();

@@ -7,7 +7,7 @@ use flow::{BackendId, BackendView, Bounds, EngineReading, Span, Time};
 
 use super::backends::{bound_name, millis};
 use super::busiest_of;
-use crate::backend::{BackendStatus, NO_ADDRESS, OWN_GATEWAY};
+use crate::backend::{BackendStatus, NO_ADDRESS, OWN_GATEWAY, StateWord};
 use crate::config::settings::DrainCause;
 use crate::diagnosis::situation::{BackendCondition, EngineState};
 use crate::observe::{LastRefusals, Observer};
@@ -80,7 +80,8 @@ fn condition(
         url: status.url,
         kind: status.kind.name(),
         state: status.state.label(),
-        ready: view.map_or(status.ready, |view| view.ready),
+        // While it is on trial, its place is free and taken by turns.
+        ready: status.state != StateWord::OnTrial && view.map_or(status.ready, |view| view.ready),
         is_own_gateway: status.reason.as_deref() == Some(OWN_GATEWAY),
         lacks_address: status.reason.as_deref() == Some(NO_ADDRESS),
         reason: status.reason,
@@ -99,9 +100,11 @@ fn condition(
         latency_ms: None,
         latency_is_old: false,
         output_tokens: None,
+        quickest_ms: None,
         token_ms: limits.and_then(|limits| limits.pace.0).map(millis),
         usual_token_ms: None,
         token_ms_is_old: false,
+        watched: u32::try_from(status.watched).unwrap_or(u32::MAX),
         silent_seconds: Some(status.quiet.secs_f64()),
         answered_per_minute: 0.0,
         failed_per_minute: 0.0,

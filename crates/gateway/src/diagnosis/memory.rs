@@ -38,14 +38,19 @@ struct KnownFinding {
     finding: StatusFinding,
 }
 
+/// Rules about backends come before those about their consequences. What is over comes after what
+/// holds, and only notes come after both.
+pub(super) fn sort(findings: &mut [StatusFinding]) {
+    findings.sort_by_key(|finding| {
+        let is_note = finding.level == Level::Note;
+        let past = finding.is_past && !is_note;
+        (is_note, past, std::cmp::Reverse(finding.level), finding.order)
+    });
+}
+
 // === impl FindingMemory ===
 
 impl FindingMemory {
-    /// Whether a finding holds.
-    pub(super) fn has(&self, id: &'static str, subject: &str) -> bool {
-        self.known.contains_key(&(id, Some(subject.to_owned())))
-    }
-
     /// Whether a finding was shown at the last look.
     pub(super) fn shows(&self, id: &'static str, subject: &str) -> bool {
         let known = self.known.get(&(id, Some(subject.to_owned())));
@@ -60,6 +65,15 @@ impl FindingMemory {
         self.shows(id, subject) || self.ended.iter().any(lately)
     }
 
+    /// Tells the past of findings that are kept by what has become of their subject.
+    pub(super) fn retell(&mut self, past: impl Fn(&StatusFinding) -> Option<String>) {
+        for known in self.known.values_mut() {
+            if let Some(past) = past(&known.finding) {
+                known.finding.past = past;
+            }
+        }
+    }
+
     /// Adds since when each finding holds, leaves out those of a moment, and sorts the rest.
     pub(super) fn date(&mut self, found: Vec<StatusFinding>, now: Time) -> Vec<StatusFinding> {
         for finding in found {
@@ -70,13 +84,7 @@ impl FindingMemory {
         self.end(now);
         let mut shown: Vec<StatusFinding> =
             self.known.values().filter(|known| known.is_shown()).map(|k| k.at(now)).collect();
-        // Rules about backends come before those about their consequences. What is over comes after
-        // what holds, and only notes come after both.
-        shown.sort_by_key(|finding| {
-            let is_note = finding.level == Level::Note;
-            let past = finding.is_past && !is_note;
-            (is_note, past, std::cmp::Reverse(finding.level), finding.order)
-        });
+        sort(&mut shown);
         shown.truncate(FINDINGS_MAX);
         shown
     }
@@ -135,8 +143,9 @@ impl KnownFinding {
         if ago <= finding.past_after_secs {
             return finding;
         }
-        // Its figures are those of the past.
+        // Its figures are those of the past, and what is over is no trouble.
         let text = format!("{} {} ago", finding.past, span(ago));
-        StatusFinding { text, evidence: BTreeMap::new(), is_past: true, ..finding }
+        let level = finding.level.min(Level::Warning);
+        StatusFinding { text, level, evidence: BTreeMap::new(), is_past: true, ..finding }
     }
 }
