@@ -131,7 +131,7 @@ impl Diagnosis {
         }
         for past in &self.recent {
             let PastSymptom { id, text, lasted_seconds, ended_seconds_ago } = past;
-            writeln!(out, "\nended {ended_seconds_ago:.0} s ago: {text}")?;
+            writeln!(out, "\nended {ended_seconds_ago:.0} s ago, it said: {text}")?;
             writeln!(out, "  {id}, for {lasted_seconds:.0} s")?;
         }
         Ok(())
