@@ -375,7 +375,7 @@ fn m03_a_full_disk_of_batches_is_named_without_a_batch() {
     });
     assert!(page["recent"].to_string().contains("disk_full"), "it was so a moment ago: {page}");
     let (said, _) = status(&gateway.url(), "");
-    assert!(said.contains(" s ago: the disk is full: batch.folder"), "{said}");
+    assert!(said.contains(" s ago, it said: the disk is full: batch.folder"), "{said}");
 }
 
 /// The page at which a finding with this id is shown, or at which none is.

@@ -7,7 +7,7 @@ use flow::{BackendId, BackendView, Bounds, EngineReading, Span, Time};
 
 use super::backends::{bound_name, millis};
 use super::busiest_of;
-use crate::backend::{BackendStatus, NO_ADDRESS, OWN_GATEWAY, StateWord};
+use crate::backend::{BackendStatus, NO_ADDRESS, OWN_GATEWAY};
 use crate::config::settings::DrainCause;
 use crate::diagnosis::situation::{BackendCondition, EngineState};
 use crate::observe::{LastRefusals, Observer};
@@ -71,6 +71,7 @@ fn condition(
     bounds: Bounds,
 ) -> BackendCondition {
     let limits = view.map(|view| view.limits);
+    let ready = status.is_sound() && view.is_none_or(|view| view.ready);
     let watermark = match bounds {
         Bounds::Fixed(hysteresis) => hysteresis.scaled(1)[1],
         Bounds::Auto => limits.map_or(0.0, |limits| limits.watermark.into()),
@@ -80,8 +81,7 @@ fn condition(
         url: status.url,
         kind: status.kind.name(),
         state: status.state.label(),
-        // While it is on trial, its place is free and taken by turns.
-        ready: status.state != StateWord::OnTrial && view.map_or(status.ready, |view| view.ready),
+        ready,
         is_own_gateway: status.reason.as_deref() == Some(OWN_GATEWAY),
         lacks_address: status.reason.as_deref() == Some(NO_ADDRESS),
         reason: status.reason,

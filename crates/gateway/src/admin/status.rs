@@ -17,7 +17,6 @@ use super::backend_conditions::conditions;
 use super::configured::{certificates, keys, reload, tenants};
 use super::flows::{depth, weight_of};
 use super::{busiest_of, id_names};
-use crate::backend::{BackendStatus, StateWord};
 use crate::clock;
 use crate::diagnosis::situation::{
     BackendCondition, BandState, FlowState, ModelState, QueueState, StockState, StoreTrouble,
@@ -117,9 +116,7 @@ fn look(state: &State) -> (Situation, Sample) {
     let watched = config.fleet.discover || followed;
     let has_backends = !statuses.is_empty() || watched || state.batch_work.get().is_none();
     let backends_total = statuses.len();
-    // One request at a time does not make a backend ready.
-    let is_ready = |status: &&BackendStatus| status.ready && status.state != StateWord::OnTrial;
-    let backends_ready = statuses.iter().filter(is_ready).count();
+    let backends_ready = statuses.iter().filter(|status| status.is_sound()).count();
     let (backends, backends_left_out) =
         conditions(state, statuses, (&core.backends, core.bounds), BACKENDS_MAX);
     let (models, models_left_out) = models(&core, &named, &backends);

@@ -95,6 +95,12 @@ impl BackendStatus {
         Self { ready: false, state, reason, drain, returns_in: None, ..self }
     }
 
+    /// Whether it is ready for more than the one request of a trial. Trials may begin before the
+    /// time of an ejection is over.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.ready && !matches!(self.state, StateWord::Ejected | StateWord::OnTrial)
+    }
+
     fn of(id: BackendId, backend: &BackendState, on_trial: bool, now: Time) -> Self {
         let status = backend.health.status(now);
         let models_known = !matches!(backend.models, ServedModels::Unknown);

@@ -151,7 +151,7 @@ fn state_of(backend: &BackendCondition, situation: &Situation) -> Option<StatusF
             };
             let back = backend.returns_in_seconds.unwrap_or(0.0);
             StatusFinding::new(EJECTED, level, text)
-                .kept(EJECTED_KEPT_SECS, format!("{id} was ejected until"))
+                .kept(EJECTED_KEPT_SECS, format!("{id} was ejected ({why}) until"))
                 .past_at_once()
                 .figure("returns_in_seconds", back)
                 .advise(mend_server(backend))

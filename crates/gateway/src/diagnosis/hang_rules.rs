@@ -37,6 +37,7 @@ pub(super) fn hung(backend: &BackendCondition, situation: &Situation) -> Option<
     let finding = StatusFinding::new(HUNG, level, text)
         .about(id)
         .kept(HUNG_KEPT_SECS, format!("{id} hung until"))
+        .past_at_once()
         .figure("in_flight", backend.in_flight)
         .figure("silent_seconds", silent)
         .figure("usual_first_byte_seconds", usual_seconds(backend))

@@ -225,7 +225,7 @@ fn m03_an_ejection_that_has_ended_is_told_for_a_while() {
     });
     (0..5).for_each(|second| _ = trends.judge(ejected.clone(), at(second)));
     let page = trends.judge(well(), at(5));
-    assert_eq!(page.findings[0].text, "gpu-b was ejected until 1.0 s ago");
+    assert_eq!(page.findings[0].text, "gpu-b was ejected (it answered 500) until 1.0 s ago");
     assert_eq!(page.level, Level::Warning, "what is over is no trouble");
     let page = trends.judge(well(), at(40));
     assert_eq!((page.level, page.recent[0].id), (Level::Ok, "backend_ejected"));
