@@ -114,6 +114,7 @@ fn condition(
         refusal_status: 0,
         idle: false,
         was_slow: false,
+        slow_by: None,
         queued_lately: false,
         engine: status.last_reading.map(|one| EngineState::of(one, status.kv_reported)),
         metrics_error: status.scrape_error,

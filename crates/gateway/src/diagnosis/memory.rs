@@ -57,6 +57,11 @@ impl FindingMemory {
         known.is_some_and(KnownFinding::is_shown)
     }
 
+    /// What showed a finding when it was last found.
+    pub(super) fn shown_by(&self, id: &'static str, subject: &str) -> Option<&'static str> {
+        self.known.get(&(id, Some(subject.to_owned())))?.finding.shown_by
+    }
+
     /// Whether a finding is shown, or ended after this time.
     pub(super) fn had(&self, id: &'static str, subject: &str, since: Time) -> bool {
         let same =

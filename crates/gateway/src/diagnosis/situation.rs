@@ -272,6 +272,9 @@ pub(crate) struct BackendCondition {
     /// Whether it was shown as slow at the last look.
     #[serde(skip)]
     pub(crate) was_slow: bool,
+    /// Which time showed that.
+    #[serde(skip)]
+    pub(crate) slow_by: Option<&'static str>,
     /// Whether its first tokens of late waited inside the engine, by a watermark that is too high.
     #[serde(skip)]
     pub(crate) queued_lately: bool,

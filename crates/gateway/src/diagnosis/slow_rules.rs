@@ -80,7 +80,10 @@ fn slower_than_peers(
     let found = [slower_whole(backend, &peers), slower_tokens(backend, &peers), first];
     let parts = [WHOLE_RESPONSE, TOKEN, FIRST_BYTE].into_iter().zip(found);
     let found = parts.filter_map(|(part, times)| Some((part, times?)));
-    let ratio = |(_, (own, usual)): &(&str, (f64, f64))| own / usual.max(1.0);
+    // The time that showed it first goes on to do so: the others change places from look to look.
+    let ratio = |(part, (own, usual)): &(&'static str, (f64, f64))| {
+        if backend.slow_by == Some(*part) { f64::INFINITY } else { own / usual.max(1.0) }
+    };
     let (part, (own, usual)) = found.max_by(|one, other| ratio(one).total_cmp(&ratio(other)))?;
     let (id, times) = (&backend.id, own / usual.max(1.0));
     let what = match backend.output_tokens.filter(|_| part == WHOLE_RESPONSE) {
@@ -95,6 +98,7 @@ fn slower_than_peers(
         .about(id)
         .lasting(if part == TOKEN { SLOW_TOKEN_SECS } else { SLOW_SECS })
         .kept(slow_kept(backend), format!("{id} was slow until"))
+        .shown_by(part)
         .figure("own_ms", own)
         .figure("peers_ms", usual)
         .advise(compare_with_peers(backend));

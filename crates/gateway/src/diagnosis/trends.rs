@@ -281,6 +281,7 @@ impl Trends {
         let before = self.base(sample.at, RATE_WINDOW).map_or_else(|| ended(sample), ended);
         backend.idle = backend.in_flight == 0 && before[0] == answered;
         backend.was_slow = self.memory.shows(SLOW, &backend.id);
+        backend.slow_by = self.memory.shown_by(SLOW, &backend.id).filter(|_| backend.was_slow);
         let since = sample.at.before(LATELY);
         backend.queued_lately = self.memory.had(TOO_HIGH, &backend.id, since);
         if backend.in_flight == 0 {

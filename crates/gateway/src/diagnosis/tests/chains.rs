@@ -254,3 +254,27 @@ fn m03_short_waits_at_an_unknown_rate_are_well() {
     let page = Trends::default().judge(situation, Sample { depth: 3, ..at(0) });
     assert!(page.sentence.starts_with("Nothing wrong is found: "), "{}", page.sentence);
 }
+
+/// Several times show it, and which one shows it best changes from look to look.
+#[test]
+fn m03_the_reason_of_a_slow_backend_does_not_change_from_look_to_look() {
+    let slow = |first_byte: f64, token: f64| {
+        let mut situation = well();
+        for (backend, times) in
+            situation.backends.iter_mut().zip([(100.0, 20.0), (first_byte, token)])
+        {
+            (backend.stream_first_byte_ms, backend.token_ms) = (Some(times.0), Some(times.1));
+        }
+        situation
+    };
+    let mut trends = Trends::default();
+    let mut reason = |situation: Situation, second: u64| {
+        let page = trends.judge(situation, at(second));
+        page.findings.first().map(|one| one.text.contains("a token takes"))
+    };
+    (0..6).for_each(|second| _ = reason(slow(500.0, 140.0), second));
+    assert_eq!(reason(slow(500.0, 140.0), 6), Some(true), "seven times as long");
+    assert_eq!(reason(slow(900.0, 140.0), 7), Some(true), "another time is worse now");
+    assert_eq!(reason(slow(900.0, 30.0), 8), Some(false), "tokens are fast again");
+    assert_eq!(reason(slow(900.0, 400.0), 9), Some(false));
+}
