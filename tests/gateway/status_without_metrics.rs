@@ -125,7 +125,8 @@ fn m03_a_backend_on_trial_is_not_counted_as_ready() {
     let page: Value = eventually("on trial", || {
         let page = gateway.get("/status").json();
         // Its trials begin before its ejection is over, because no other backend serves the model.
-        let is_tried = page["backends"][0]["in_flight"] == 1;
+        let backend = &page["backends"][0];
+        let is_tried = backend["state"] != "ready" && backend["in_flight"] == 1;
         if is_tried { Ok(page) } else { Err(page.to_string()) }
     });
     assert_eq!(

@@ -1,5 +1,5 @@
-//! The rule about a watermark that is too high, by the times of whole responses: without metrics and
-//! without streams they are the only sign of requests that wait inside a server.
+//! The rule about a watermark that is too high, by the times of whole responses: without metrics
+//! and without streams they are the only sign of requests that wait inside a server.
 
 use super::advice::set_places;
 use super::finding::{Level, StatusFinding};
@@ -8,8 +8,8 @@ use super::situation::{BackendCondition, Situation};
 use super::slow_rules::is_slow_whole;
 use super::watermark_rules::{LONG_WAIT_SECS, MANY, TIMES_LASTING_SECS, TOO_HIGH};
 
-/// Responses wait inside if they take this many times as long as the quickest ones. In a full batch,
-/// engines compute a token up to about three times as slowly as in an empty one.
+/// Responses wait inside if they take this many times as long as the quickest ones. In a full
+/// batch, engines compute a token up to about three times as slowly as in an empty one.
 const WAITING_TIMES: f64 = 4.0;
 
 /// A backend with many requests whose responses take far longer than like ones did. The additional
