@@ -58,6 +58,7 @@ mod shares;
 mod shutdown;
 mod startup;
 mod status;
+mod status_without_metrics;
 mod tenant_attack;
 mod tenant_bursts;
 mod tenant_locks;

@@ -26,8 +26,9 @@ const UNREACHABLE: u8 = 3;
 /// Show whether all is well, and if not, what is wrong and what to do.
 ///
 /// The exit code is 0 if all is well, 1 if there are warnings, 2 if there is trouble (more requests
-/// fail than are served, or those of a model wait in vain), and 3 if the gateway cannot be reached
-/// or refuses the key. Notes do not change the exit code. If the status pages need a key, put an
+/// fail than are served, those of a model or of a batch wait in vain, clients refuse the
+/// certificate, or a store cannot be used), and 3 if the gateway cannot be reached or refuses the
+/// key. Notes do not change the exit code. If the status pages need a key, put an
 /// admin key into TIDEGATE_API_KEY or into the file of --key-file.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -131,7 +132,7 @@ impl Diagnosis {
         }
         for past in &self.recent {
             let PastSymptom { id, text, lasted_seconds, ended_seconds_ago } = past;
-            writeln!(out, "\nended {ended_seconds_ago:.0} s ago: {text}")?;
+            writeln!(out, "\nended {ended_seconds_ago:.0} s ago, it said: {text}")?;
             writeln!(out, "  {id}, for {lasted_seconds:.0} s")?;
         }
         Ok(())

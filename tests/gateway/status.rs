@@ -24,7 +24,7 @@ fn status(url: &str, key: &str) -> (String, i32) {
 }
 
 /// Waits for a finding about a subject, on the page and in the output of the command.
-fn named(gateway: &Gateway, (id, subject): (&str, &str), key: &str) -> Value {
+pub(super) fn named(gateway: &Gateway, (id, subject): (&str, &str), key: &str) -> Value {
     let found = eventually(id, || {
         let page = gateway.ask(&HttpRequest::get("/status").key(key)).json();
         let findings = page["findings"].as_array().cloned().unwrap_or_default();
@@ -375,7 +375,7 @@ fn m03_a_full_disk_of_batches_is_named_without_a_batch() {
     });
     assert!(page["recent"].to_string().contains("disk_full"), "it was so a moment ago: {page}");
     let (said, _) = status(&gateway.url(), "");
-    assert!(said.contains(" s ago: the disk is full: batch.folder"), "{said}");
+    assert!(said.contains(" s ago, it said: the disk is full: batch.folder"), "{said}");
 }
 
 /// The page at which a finding with this id is shown, or at which none is.

@@ -77,6 +77,7 @@ const FLOW: &[Room] = &[
             "flows",
             "identity",
             "links",
+            "loaded_models",
             "outcome",
             "prefix_index",
             "prompt_blocks",

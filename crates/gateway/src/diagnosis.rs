@@ -4,15 +4,20 @@
 //! findings. No rule reads a clock or another module, so each rule is tested with plain data.
 //! [`Trends`] adds what one moment cannot show: rates, since when a finding holds, and which ended.
 
+mod advice;
 mod backend_rules;
 mod batch_rules;
+mod causes;
 mod config_rules;
 mod expiry_rules;
 mod finding;
 mod first_byte_waits;
+mod hang_rules;
 mod history;
 mod memory;
+mod places_rules;
 mod queue_rules;
+mod quick_responses;
 mod refusal_rules;
 mod sentence;
 pub(crate) mod situation;
@@ -22,6 +27,7 @@ mod token_paces;
 mod token_rules;
 mod trends;
 mod watermark_rules;
+mod whole_response_rules;
 
 #[cfg(test)]
 mod tests;
@@ -60,6 +66,6 @@ fn findings(situation: &Situation) -> Vec<StatusFinding> {
     for (at, finding) in found.iter_mut().enumerate() {
         finding.order = at;
     }
-    refusal_rules::explain(&mut found, &[]);
+    causes::explain(&mut found, &[], situation.queue.ttl_seconds);
     found
 }

@@ -223,14 +223,14 @@ function showRecent(recent) {
   while (list.children.length > ended.length) list.lastChild.remove();
   ended.forEach((one, index) => {
     const item = list.children[index] ?? list.appendChild(document.createElement("li"));
-    write(item, `Ended ${span(one.ended_seconds_ago)} ago, after ${span(one.lasted_seconds)}: ${one.text}`);
+    write(item, `Ended ${span(one.ended_seconds_ago)} ago, after ${span(one.lasted_seconds)}. It said: ${one.text}`);
   });
 }
 
 /** The time until the queue is empty, and what it depends on. */
 function emptyIn(queue) {
   const secs = queue.drains_in_seconds;
-  if (secs == null) return ["Empty in", "–", queue.depth ? "not known yet" : ""];
+  if (secs == null) return ["Empty in", "–", queue.depth ? "not known" : ""];
   if (queue.drain_is_least) return ["Empty in", `≥ ${span(secs)}`, "late ones go last"];
   return ["Empty in", span(secs), queue.depth ? "if none arrives" : ""];
 }

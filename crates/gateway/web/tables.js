@@ -105,7 +105,7 @@ export const BACKENDS = [
     ? { text: percent(one.engine.kv_used), fill: one.engine.kv_used } : "–"), minor),
   number("Failed/min", (one) => short(one.failed_per_minute), minor),
   { title: "Why", kind: "why", show: (one) => one.reason
-    ?? (one.failed_per_minute > 0 ? one.last_error : null) ?? one.metrics_error ?? "" },
+    ?? (one.failed_per_minute > 0 ? one.last_error : null) ?? (one.metrics_error ? `no metrics: ${one.metrics_error}` : "") },
 ];
 
 export const FLOWS = [

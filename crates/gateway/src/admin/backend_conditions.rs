@@ -71,6 +71,7 @@ fn condition(
     bounds: Bounds,
 ) -> BackendCondition {
     let limits = view.map(|view| view.limits);
+    let ready = status.is_sound() && view.is_none_or(|view| view.ready);
     let watermark = match bounds {
         Bounds::Fixed(hysteresis) => hysteresis.scaled(1)[1],
         Bounds::Auto => limits.map_or(0.0, |limits| limits.watermark.into()),
@@ -80,7 +81,7 @@ fn condition(
         url: status.url,
         kind: status.kind.name(),
         state: status.state.label(),
-        ready: view.map_or(status.ready, |view| view.ready),
+        ready,
         is_own_gateway: status.reason.as_deref() == Some(OWN_GATEWAY),
         lacks_address: status.reason.as_deref() == Some(NO_ADDRESS),
         reason: status.reason,
@@ -99,9 +100,11 @@ fn condition(
         latency_ms: None,
         latency_is_old: false,
         output_tokens: None,
+        quickest_ms: None,
         token_ms: limits.and_then(|limits| limits.pace.0).map(millis),
         usual_token_ms: None,
         token_ms_is_old: false,
+        watched: u32::try_from(status.watched).unwrap_or(u32::MAX),
         silent_seconds: Some(status.quiet.secs_f64()),
         answered_per_minute: 0.0,
         failed_per_minute: 0.0,
@@ -111,6 +114,7 @@ fn condition(
         refusal_status: 0,
         idle: false,
         was_slow: false,
+        slow_by: None,
         queued_lately: false,
         engine: status.last_reading.map(|one| EngineState::of(one, status.kv_reported)),
         metrics_error: status.scrape_error,

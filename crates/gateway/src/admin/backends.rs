@@ -153,6 +153,7 @@ fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
         failures: 0,
         last_error: None,
         quiet: Span::ZERO,
+        watched: 0,
         latency: None,
         stream_latency: None,
         stream_latency_now: None,

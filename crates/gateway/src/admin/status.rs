@@ -116,7 +116,7 @@ fn look(state: &State) -> (Situation, Sample) {
     let watched = config.fleet.discover || followed;
     let has_backends = !statuses.is_empty() || watched || state.batch_work.get().is_none();
     let backends_total = statuses.len();
-    let backends_ready = statuses.iter().filter(|status| status.ready).count();
+    let backends_ready = statuses.iter().filter(|status| status.is_sound()).count();
     let (backends, backends_left_out) =
         conditions(state, statuses, (&core.backends, core.bounds), BACKENDS_MAX);
     let (models, models_left_out) = models(&core, &named, &backends);

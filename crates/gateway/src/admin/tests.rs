@@ -103,6 +103,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         failures: 2,
         last_error: None,
         quiet: Span::ZERO,
+        watched: 0,
         latency: Some(Span::from_millis(120)),
         stream_latency: None,
         stream_latency_now: None,

@@ -54,6 +54,10 @@ pub(crate) struct Endpoint {
 #[derive(Debug)]
 pub(crate) struct EndpointUse(Arc<Endpoint>);
 
+/// Counts a request at a backend that waits for long and is watched, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct WatchedWait<'a>(&'a Endpoint);
+
 /// Why a backend cannot be used as configured.
 #[derive(Debug)]
 pub(crate) enum EndpointError {
@@ -90,6 +94,12 @@ impl Endpoint {
     pub(crate) fn begin_use(self: &Arc<Self>) -> EndpointUse {
         self.stats.request_began();
         EndpointUse(Arc::clone(self))
+    }
+
+    /// Counts a request that is taken back if the backend stays silent.
+    pub(crate) fn begin_watch(&self) -> WatchedWait<'_> {
+        self.stats.watch_began();
+        WatchedWait(self)
     }
 
     /// Whether requests use it.
@@ -266,6 +276,14 @@ impl Deref for EndpointUse {
 impl Drop for EndpointUse {
     fn drop(&mut self) {
         self.0.stats.request_ended();
+    }
+}
+
+// === impl WatchedWait ===
+
+impl Drop for WatchedWait<'_> {
+    fn drop(&mut self) {
+        self.0.stats.watch_ended();
     }
 }
 

@@ -16,6 +16,8 @@ const FADING: u64 = 64;
 pub(super) struct PassiveStats {
     /// The requests that were granted the backend and have not ended.
     requests: AtomicUsize,
+    /// Those of them that wait for long, and that are taken back from a silent backend.
+    watched: AtomicUsize,
     /// Whether there are failures or pauses that a successful response would clear.
     has_failures: AtomicBool,
     /// Whether there are broken responses that the end of a whole one would clear.
@@ -80,6 +82,18 @@ impl PassiveStats {
 
     pub(super) fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn watch_began(&self) {
+        self.watched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn watch_ended(&self) {
+        self.watched.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn watched(&self) -> usize {
+        self.watched.load(Ordering::Relaxed)
     }
 
     pub(super) fn has_failures(&self) -> bool {

@@ -40,6 +40,8 @@ pub(crate) struct BackendStatus {
     pub(crate) last_error: Option<String>,
     /// The time since the last byte of a response.
     pub(crate) quiet: Span,
+    /// Requests there that are taken back if it stays silent.
+    pub(crate) watched: usize,
     /// The smoothed time to the first byte of its responses.
     pub(crate) latency: Option<Span>,
     /// The same of its streams alone.
@@ -93,6 +95,12 @@ impl BackendStatus {
         Self { ready: false, state, reason, drain, returns_in: None, ..self }
     }
 
+    /// Whether it is ready for more than the one request of a trial. Trials may begin before the
+    /// time of an ejection is over.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.ready && !matches!(self.state, StateWord::Ejected | StateWord::OnTrial)
+    }
+
     fn of(id: BackendId, backend: &BackendState, on_trial: bool, now: Time) -> Self {
         let status = backend.health.status(now);
         let models_known = !matches!(backend.models, ServedModels::Unknown);
@@ -126,6 +134,7 @@ impl BackendStatus {
             failures: backend.health.failures(),
             last_error: Some(backend.health.cause().to_owned()).filter(|cause| !cause.is_empty()),
             quiet: now.since(backend.endpoint.last_alive(now)),
+            watched: backend.endpoint.stats.watched(),
             latency: backend.endpoint.stats.latency(),
             stream_latency: backend.endpoint.stats.stream_latency(),
             stream_latency_now: backend.endpoint.stats.stream_latency_now(now),

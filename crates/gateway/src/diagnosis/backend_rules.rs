@@ -1,21 +1,13 @@
 //! Rules about backends: down, ejected, failing, hung.
 
 use super::finding::{Level, StatusFinding};
-use super::sentence::{count, span};
+use super::hang_rules;
 use super::situation::{BackendCondition, Situation};
 use super::slow_rules;
 
 /// The rules about one that is lost.
 pub(super) const DOWN: &str = "backend_down";
 pub(super) const EJECTED: &str = "backend_ejected";
-/// A backend is hung if it has had requests without a sign of life for this many times its usual
-/// time to a first byte, and for so many seconds.
-const HUNG_TIMES: f64 = 5.0;
-const HUNG_SECS: f64 = 10.0;
-/// The same for a backend that has answered no request yet: it may load its model.
-const COLD_HUNG_SECS: f64 = 30.0;
-/// A backend that hangs now and then is one finding.
-const HUNG_KEPT_SECS: f64 = 60.0;
 /// A backend fails if this share of its attempts fails, and so many in a minute, for so long.
 const FAILING_SHARE: f64 = 0.1;
 const FAILING_PER_MINUTE: f64 = 3.0;
@@ -23,6 +15,8 @@ const FAILING_SECS: f64 = 2.0;
 /// A backend refuses if this share of its last responses does, of at least so many.
 const REFUSING_SHARE: f64 = 0.8;
 const REFUSING_LEAST: u32 = 20;
+/// A backend that fails is ejected again and again. Its other findings need so long to show that.
+const EJECTED_KEPT_SECS: f64 = 30.0;
 /// A backend may be full or start for so long.
 const FULL_SECS: f64 = 10.0;
 const STARTING_SECS: f64 = 30.0;
@@ -55,7 +49,7 @@ fn check_backend(
         found.extend(refusing(backend, situation));
         found.extend(slow_rules::slow(backend, situation));
     }
-    found.extend(hung(backend));
+    found.extend(hang_rules::hung(backend, situation));
 }
 
 /// Why backends are not known.
@@ -110,20 +104,34 @@ fn all_down(situation: &Situation) -> StatusFinding {
     StatusFinding::new("no_backend_ready", level, text)
         .figure("backends", situation.backends_total as f64)
         .figure("waiting", situation.queue.depth)
-        .advise(ready_again(stay().find(|backend| backend.drained_by_operator), drained))
+        .advise(ready_again(situation, drained))
 }
 
-/// What makes a backend ready: the operator may have drained this one.
-fn ready_again(by_operator: Option<&BackendCondition>, all_drained: bool) -> String {
+/// What makes a backend ready: its server may run and fail, or an operator may have drained it.
+fn ready_again(situation: &Situation, all_drained: bool) -> String {
+    let backends = || situation.backends.iter().filter(|backend| backend.state != "leaving");
+    let is_tried = |backend: &&BackendCondition| matches!(backend.state, "ejected" | "on_trial");
+    let by_operator = backends().find(|backend| backend.drained_by_operator);
     let undo = by_operator.map(|backend| format!("`tidegate drain {} --undo`", backend.id));
-    let first = match undo {
-        Some(undo) if all_drained => format!("{undo} lets it serve again."),
-        Some(undo) => format!(
-            "Start a model server, or correct its address. {undo} lets the drained one serve again."
-        ),
+    let first = match backends().find(is_tried) {
+        Some(tried) => mend_server(tried),
         None => "Start a model server, or correct its address.".to_owned(),
     };
+    let first = match undo {
+        Some(undo) if all_drained => format!("{undo} lets it serve again."),
+        Some(undo) => format!("{first} {undo} lets the drained one serve again."),
+        None => first,
+    };
     format!("{first} Requests wait until their time to live ends.")
+}
+
+/// What to do about a server that runs and fails.
+fn mend_server(backend: &BackendCondition) -> String {
+    format!(
+        "Read the log of the model server at {}, and restart it if it hangs. The gateway tries it \
+         again by itself.",
+        backend.url
+    )
 }
 
 /// A finding about a backend that gets no requests.
@@ -137,14 +145,16 @@ fn state_of(backend: &BackendCondition, situation: &Situation) -> Option<StatusF
             StatusFinding::new(DOWN, level, text).advise(reach(backend))
         }
         "ejected" | "on_trial" => {
-            let text = format!("{id} is ejected: {why}");
+            let text = match backend.state {
+                "ejected" => format!("{id} is ejected: {why}"),
+                _ => format!("{id} is on trial, with one request at a time: {why}"),
+            };
             let back = backend.returns_in_seconds.unwrap_or(0.0);
-            StatusFinding::new(EJECTED, level, text).figure("returns_in_seconds", back).advise(
-                format!(
-                    "Read the log of the model server at {}. The gateway tries it again by itself.",
-                    backend.url
-                ),
-            )
+            StatusFinding::new(EJECTED, level, text)
+                .kept(EJECTED_KEPT_SECS, format!("{id} was ejected ({why}) until"))
+                .past_at_once()
+                .figure("returns_in_seconds", back)
+                .advise(mend_server(backend))
         }
         "full" => {
             let text = format!("{id} reports that it is full: {why}");
@@ -209,8 +219,11 @@ fn failing(backend: &BackendCondition) -> Option<StatusFinding> {
         return None;
     }
     let why = backend.last_error.as_deref().unwrap_or("the reason is unknown");
-    let (id, percent) = (&backend.id, share * 100.0);
-    let text = format!("{percent:.0} % of the attempts at {id} fail: {why}");
+    let (id, percent, all) = (&backend.id, share * 100.0, failed + answered);
+    let text = format!(
+        "{failed:.0} of the {all:.0} attempts at {id} in the last minute failed ({percent:.0} %): \
+         {why}"
+    );
     let finding = StatusFinding::new("backend_failing", Level::Warning, text)
         .about(id)
         .lasting(FAILING_SECS)
@@ -263,26 +276,4 @@ fn refusing(backend: &BackendCondition, situation: &Situation) -> Option<StatusF
 fn refuses(backend: &BackendCondition) -> bool {
     let share = f64::from(backend.last_refused) / f64::from(backend.last_responses.max(1));
     backend.last_responses >= REFUSING_LEAST && share >= REFUSING_SHARE
-}
-
-fn hung(backend: &BackendCondition) -> Option<StatusFinding> {
-    let silent = backend.silent_seconds.filter(|_| backend.in_flight > 0)?;
-    let usual = backend.usual_first_byte_ms.or(backend.first_byte_ms).unwrap_or(0.0) / 1e3;
-    let least = if backend.first_byte_ms.is_some() { HUNG_SECS } else { COLD_HUNG_SECS };
-    if silent < least.max(usual * HUNG_TIMES) {
-        return None;
-    }
-    let (id, requests) = (&backend.id, count(backend.in_flight, "request"));
-    let text = format!("{id} hangs: {requests} there, and no byte for {}", span(silent));
-    let finding = StatusFinding::new("backend_hung", Level::Warning, text)
-        .about(id)
-        .kept(HUNG_KEPT_SECS, format!("{id} hung until"))
-        .figure("in_flight", backend.in_flight)
-        .figure("silent_seconds", silent)
-        .figure("usual_first_byte_seconds", usual)
-        .advise(
-            "Look at the model server: it accepts requests and computes nothing. The gateway \
-             ejects it after health.silence_limit and sends its requests elsewhere.",
-        );
-    Some(finding)
 }

@@ -6,6 +6,8 @@ use super::situation::{BatchQueueState, GateCondition, Situation, StoreTrouble};
 /// The rules about gates that send nothing.
 pub(super) const CLOSED: &str = "gate_closed";
 pub(super) const UNREADABLE: &str = "gate_unreadable";
+/// The rule about gates that allow no more for now.
+const USED_UP: &str = "budget_used_up";
 /// A gate closes and opens all the time. It is reported when it has been closed for so long.
 const CLOSED_SECS: f64 = 5.0;
 /// The same while a batch request is in flight: it may be what closes the gate, or it may wait.
@@ -53,8 +55,8 @@ fn store(trouble: &StoreTrouble) -> StatusFinding {
 /// A finding about a gate that sends nothing.
 fn gate(gate: &GateCondition, situation: &Situation) -> Option<StatusFinding> {
     let queues = || situation.batch_queues.iter();
-    let behind = || queues().filter(|queue| queue.gates.contains(&gate.name));
-    let pending: u64 = behind().map(|queue| queue.pending + queue.retry).sum();
+    let behind = || behind(gate, situation);
+    let pending = pending(gate, situation);
     // Batch work fills the servers by itself, so its gate closes and opens while it goes on.
     let goes_on = behind().any(|queue| queue.ended_lately > 0);
     let runs = behind().any(|queue| queue.in_flight > 0);
@@ -73,12 +75,7 @@ fn gate(gate: &GateCondition, situation: &Situation) -> Option<StatusFinding> {
         let level = if is_needed { Level::Note } else { Level::Warning };
         closed(gate, pending, level).lasting(if runs { RUNNING_SECS } else { CLOSED_SECS })
     };
-    let name = &gate.name;
-    let past = match finding.id {
-        CLOSED => format!("the gate {name} is open again: it was closed until"),
-        UNREADABLE => format!("the gate {name} can be read again: it could not until"),
-        _ => format!("the gate {name} allows more again: it allowed none until"),
-    };
+    let past = past_of(finding.id, gate, pending);
     let mut finding = finding
         .about(&gate.name)
         .kept(KEPT_SECS, past)
@@ -89,6 +86,41 @@ fn gate(gate: &GateCondition, situation: &Situation) -> Option<StatusFinding> {
         finding = finding.figure("value", value);
     }
     Some(finding)
+}
+
+/// What is said of a finding about a gate while it is kept. The present state of the gate decides:
+/// a batch may end, or be cancelled, behind a gate that stays closed.
+pub(super) fn past(finding: &StatusFinding, situation: &Situation) -> Option<String> {
+    let is_about_gate = [CLOSED, UNREADABLE, USED_UP].contains(&finding.id);
+    let name = finding.subject.as_ref().filter(|_| is_about_gate)?;
+    let gate = situation.gates.iter().find(|gate| gate.name == *name)?;
+    Some(past_of(finding.id, gate, pending(gate, situation)))
+}
+
+fn past_of(id: &str, gate: &GateCondition, pending: u64) -> String {
+    let name = &gate.name;
+    match id {
+        UNREADABLE => format!("the gate {name} can be read again: it could not until"),
+        _ if pending == 0 => {
+            format!(
+                "no batch request waits at the gate {name} any more: the last ones waited until"
+            )
+        }
+        CLOSED if gate.open => format!("the gate {name} is open again: it was closed until"),
+        CLOSED => format!("batch work goes on at the gate {name}: it was held back until"),
+        _ => format!("the gate {name} allows more again: it allowed none until"),
+    }
+}
+
+fn behind<'a>(
+    gate: &'a GateCondition,
+    situation: &'a Situation,
+) -> impl Iterator<Item = &'a BatchQueueState> {
+    situation.batch_queues.iter().filter(|queue| queue.gates.contains(&gate.name))
+}
+
+fn pending(gate: &GateCondition, situation: &Situation) -> u64 {
+    behind(gate, situation).map(|queue| queue.pending + queue.retry).sum()
 }
 
 fn unreadable(gate: &GateCondition, pending: u64) -> StatusFinding {
@@ -150,10 +182,13 @@ fn lower_baseline(gate: &GateCondition) -> String {
 fn used_up(gate: &GateCondition, pending: u64) -> StatusFinding {
     let GateCondition { name, state, .. } = gate;
     let text = format!("the gate {name} allows no more for now, so {}: {state}", waits(pending));
-    StatusFinding::new("budget_used_up", Level::Note, text).lasting(BUSY_SECS).advise(
-        "This is the usual state of a busy dispatcher. If it lasts while the backends are idle, \
-         see the age of the reading in /dispatch.",
-    )
+    StatusFinding::new(USED_UP, Level::Note, text).lasting(BUSY_SECS).advise(format!(
+        "This is the usual state of a busy dispatcher, and the baseline of {name} leaves {:.0} % \
+         to other work. To give batch work more, {}, and restart. If the backends are idle, see \
+         the age of the reading in `tidegate dispatch explain`.",
+        gate.threshold * 100.0,
+        lower_baseline(gate)
+    ))
 }
 
 fn waits(pending: u64) -> String {
@@ -171,6 +206,15 @@ fn overload(queue: &BatchQueueState) -> Option<StatusFinding> {
         .about(name)
         .lasting(CLOSED_SECS)
         .figure("pending", queue.pending as f64)
-        .advise("The dispatcher pauses and tries again. If it lasts, see the target's own status.");
+        .advise(match why.contains("refused") {
+            true => {
+                "The dispatcher pauses and tries again. The target accepts no connection: see \
+                     whether it runs, and whether its address is right."
+            }
+            false => {
+                "The dispatcher pauses and tries again. If it lasts, see the target's own \
+                      status."
+            }
+        });
     Some(finding)
 }

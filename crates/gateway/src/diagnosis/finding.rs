@@ -51,6 +51,9 @@ pub(crate) struct StatusFinding {
     /// It is said in the past only after this time: a state that comes and goes needs one text.
     #[serde(skip)]
     pub(super) past_after_secs: f64,
+    /// What shows it, where several figures may.
+    #[serde(skip)]
+    pub(super) shown_by: Option<&'static str>,
     /// Whether it is kept and was not found of late.
     #[serde(skip)]
     pub(super) is_past: bool,
@@ -90,6 +93,7 @@ impl StatusFinding {
             kept_secs: 0.0,
             past: String::new(),
             past_after_secs: PAST_SECS,
+            shown_by: None,
             is_past: false,
             order: 0,
         }
@@ -118,6 +122,11 @@ impl StatusFinding {
 
     pub(super) fn kept(mut self, secs: f64, past: String) -> Self {
         (self.kept_secs, self.past) = (secs, past);
+        self
+    }
+
+    pub(super) fn shown_by(mut self, figure: &'static str) -> Self {
+        self.shown_by = Some(figure);
         self
     }
 

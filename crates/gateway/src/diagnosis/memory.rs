@@ -38,18 +38,28 @@ struct KnownFinding {
     finding: StatusFinding,
 }
 
+/// Rules about backends come before those about their consequences. What is over comes after what
+/// holds, and only notes come after both.
+pub(super) fn sort(findings: &mut [StatusFinding]) {
+    findings.sort_by_key(|finding| {
+        let is_note = finding.level == Level::Note;
+        let past = finding.is_past && !is_note;
+        (is_note, past, std::cmp::Reverse(finding.level), finding.order)
+    });
+}
+
 // === impl FindingMemory ===
 
 impl FindingMemory {
-    /// Whether a finding holds.
-    pub(super) fn has(&self, id: &'static str, subject: &str) -> bool {
-        self.known.contains_key(&(id, Some(subject.to_owned())))
-    }
-
     /// Whether a finding was shown at the last look.
     pub(super) fn shows(&self, id: &'static str, subject: &str) -> bool {
         let known = self.known.get(&(id, Some(subject.to_owned())));
         known.is_some_and(KnownFinding::is_shown)
+    }
+
+    /// What showed a finding when it was last found.
+    pub(super) fn shown_by(&self, id: &'static str, subject: &str) -> Option<&'static str> {
+        self.known.get(&(id, Some(subject.to_owned())))?.finding.shown_by
     }
 
     /// Whether a finding is shown, or ended after this time.
@@ -58,6 +68,15 @@ impl FindingMemory {
             |ended: &EndedFinding| ended.id == id && ended.subject.as_deref() == Some(subject);
         let lately = |(at, ended): &(Time, EndedFinding)| *at > since && same(ended);
         self.shows(id, subject) || self.ended.iter().any(lately)
+    }
+
+    /// Tells the past of findings that are kept by what has become of their subject.
+    pub(super) fn retell(&mut self, past: impl Fn(&StatusFinding) -> Option<String>) {
+        for known in self.known.values_mut() {
+            if let Some(past) = past(&known.finding) {
+                known.finding.past = past;
+            }
+        }
     }
 
     /// Adds since when each finding holds, leaves out those of a moment, and sorts the rest.
@@ -70,13 +89,7 @@ impl FindingMemory {
         self.end(now);
         let mut shown: Vec<StatusFinding> =
             self.known.values().filter(|known| known.is_shown()).map(|k| k.at(now)).collect();
-        // Rules about backends come before those about their consequences. What is over comes after
-        // what holds, and only notes come after both.
-        shown.sort_by_key(|finding| {
-            let is_note = finding.level == Level::Note;
-            let past = finding.is_past && !is_note;
-            (is_note, past, std::cmp::Reverse(finding.level), finding.order)
-        });
+        sort(&mut shown);
         shown.truncate(FINDINGS_MAX);
         shown
     }
@@ -135,8 +148,9 @@ impl KnownFinding {
         if ago <= finding.past_after_secs {
             return finding;
         }
-        // Its figures are those of the past.
+        // Its figures are those of the past, and what is over is no trouble.
         let text = format!("{} {} ago", finding.past, span(ago));
-        StatusFinding { text, evidence: BTreeMap::new(), is_past: true, ..finding }
+        let level = finding.level.min(Level::Warning);
+        StatusFinding { text, level, evidence: BTreeMap::new(), is_past: true, ..finding }
     }
 }

@@ -1,5 +1,6 @@
 //! Rules about the queue: floods, capacity, waits that end in vain, refusals, quotas.
 
+use super::advice::more_capacity;
 use super::finding::{Level, StatusFinding};
 use super::sentence::{count, span};
 use super::situation::{FlowState, QueueState, Situation, TenantState};
@@ -12,6 +13,8 @@ const FLOOD_TIMES: f64 = 1.5;
 /// A flow that floods goes on to do so down to this part of these bounds: a queue moves around any
 /// bound, and a finding that comes and goes is of no use.
 const FLOOD_KEPT: f64 = 0.6;
+/// A flow may be the first of a burst of all flows. That is over as soon as each has arrived.
+const FLOOD_SECS: f64 = 3.0;
 /// The rule about them.
 pub(super) const FLOOD: &str = "flow_floods";
 /// The rules about a full queue and about waits in vain.
@@ -82,6 +85,7 @@ pub(super) fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFi
     );
     let finding = StatusFinding::new(FLOOD, Level::Warning, text)
         .about(name)
+        .lasting(FLOOD_SECS)
         .figure("waiting", depth)
         .figure("queue_share", share)
         .figure("fair_share", fair_share)
@@ -152,10 +156,10 @@ fn nearly_full(situation: &Situation) -> Option<StatusFinding> {
     let finding = StatusFinding::new(NEARLY_FULL, level, text)
         .figure("waiting", depth)
         .figure("capacity", capacity)
-        .advise(
-            "Add a backend, or let clients send less. A larger queue.total_capacity only makes \
-             requests wait longer.",
-        );
+        .advise(format!(
+            "{} A larger queue.total_capacity only makes requests wait longer.",
+            more_capacity(situation)
+        ));
     Some(finding)
 }
 
@@ -187,10 +191,10 @@ fn will_expire(situation: &Situation) -> Option<StatusFinding> {
         .figure("drains_in_seconds", queue.mean_drain_seconds.unwrap_or(0.0))
         .figure("arriving_per_second", queue.arriving_per_second)
         .figure("starting_per_second", queue.starting_per_second)
-        .advise(
-            "More requests arrive than the backends serve. Add a backend, or bound the flow that \
-             sends most. A longer queue.queue_ttl helps only against a short burst.",
-        );
+        .advise(format!(
+            "{} A longer queue.queue_ttl helps only against a short burst.",
+            more_capacity(situation)
+        ));
     Some(finding)
 }
 

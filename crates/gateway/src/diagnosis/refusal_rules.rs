@@ -1,13 +1,13 @@
-//! The rule about requests that were not served, and which other finding explains them.
+//! The rule about requests that were not served.
 
-use super::finding::{EndedFinding, Level, StatusFinding};
-use super::queue_rules::{self, FLOOD, NEARLY_FULL, WILL_EXPIRE};
-use super::sentence::{count, span};
+use super::advice::more_capacity;
+use super::finding::{Level, StatusFinding};
+use super::queue_rules;
+use super::sentence::count;
 use super::situation::{FlowState, RefusalCount, Situation};
-use super::watermark_rules::TOO_LOW;
 
 /// The rule about requests that were not served.
-const REFUSED: &str = "requests_refused";
+pub(super) const REFUSED: &str = "requests_refused";
 /// It is trouble if more requests fail than are served, and at least so many.
 const FAILING_LEAST: u32 = 5;
 /// Error codes by which the gateway or its backends fail a sound request. Others are errors of
@@ -30,9 +30,6 @@ const UNSERVED: [&str; 14] = [
 ];
 /// The refusals concern a flow that floods, and no other, if it has at least this share of them.
 const CONTAINED_SHARE: f64 = 0.95;
-/// A finding that ended longer ago does not explain the refusals of the last minute.
-const EXPLAINS_SECS: f64 = 120.0;
-
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     found.extend(refused(situation));
 }
@@ -56,7 +53,7 @@ fn refused(situation: &Situation) -> Option<StatusFinding> {
         .about(reason)
         .figure("last_minute", all)
         .figure("mostly", worst.last_minute as f64)
-        .advise(advice_for(reason));
+        .advise(advice_for(reason, situation));
     Some(finding)
 }
 
@@ -69,71 +66,13 @@ fn flood_behind(all: u32, situation: &Situation) -> Option<&FlowState> {
     situation.flows.iter().filter(is_refused).find(floods)
 }
 
-/// Points from consequences to their cause, where another finding is it.
-pub(super) fn explain(findings: &mut [StatusFinding], recent: &[EndedFinding]) {
-    explain_refusals(findings, recent);
-    if !findings.iter().any(|finding| finding.id == TOO_LOW) {
-        return;
-    }
-    // A further backend is of no use while places at this one may be free.
-    let waits = |finding: &&mut StatusFinding| [NEARLY_FULL, WILL_EXPIRE].contains(&finding.id);
-    for finding in findings.iter_mut().filter(waits) {
-        finding.advice = format!("See {TOO_LOW}: a backend may have free places.");
-    }
-}
-
-/// Advises about the cause of refusals in place of the refusals, where another finding is it: one
-/// that holds, or one that has ended and left refusals behind.
-fn explain_refusals(findings: &mut [StatusFinding], recent: &[EndedFinding]) {
-    let refused = |finding: &StatusFinding| finding.id == REFUSED;
-    let Some(at) = findings.iter().position(refused) else { return };
-    let reason = findings[at].subject.clone().unwrap_or_default();
-    let held = findings.iter().find(|cause| explains((cause.id, cause.level), &reason));
-    let lately = |cause: &&EndedFinding| cause.ended_seconds_ago <= EXPLAINS_SECS;
-    let ended = || {
-        let mut recent = recent.iter().filter(lately);
-        recent.find(|cause| explains((cause.id, cause.level), &reason))
-    };
-    findings[at].advice = match held {
-        Some(cause) => format!("See {}: it explains these refusals.", cause.id),
-        None => ended().map_or_else(
-            || advice_for(&reason).to_owned(),
-            |cause| {
-                let (id, ago) = (cause.id, span(cause.ended_seconds_ago));
-                format!("See {id}, which ended {ago} ago: it explains these refusals.")
-            },
-        ),
-    };
-}
-
-/// Whether another finding is the cause of refusals with this error code.
-fn explains((id, level): (&str, Level), reason: &str) -> bool {
-    let waits = ["queue_timeout", "wait_too_long", "queue_full", "preempted", "flow_full"];
-    match id {
-        "no_backend" | "no_backend_ready" => true,
-        "backend_down" | "backend_ejected" if reason == "backend_error" => true,
-        // Another backend serves its models unless this one is trouble.
-        "backend_down" | "backend_ejected" => {
-            level == Level::Trouble && (waits.contains(&reason) || reason == "no_backend")
-        }
-        "backend_failing" | "backend_hung" => reason == "backend_error",
-        TOO_LOW => waits.contains(&reason),
-        WILL_EXPIRE => ["queue_timeout", "wait_too_long"].contains(&reason),
-        NEARLY_FULL => ["queue_full", "too_many_flows", "preempted"].contains(&reason),
-        FLOOD | "one_flow" => ["flow_full", "queue_full", "preempted"].contains(&reason),
-        "model_without_backend" => ["queue_timeout", "no_backend"].contains(&reason),
-        "disk_full" | "store_failing" => ["storage_full", "store_unavailable"].contains(&reason),
-        _ => false,
-    }
-}
-
 /// What to do about the most frequent error code.
-fn advice_for(reason: &str) -> &'static str {
-    match reason {
+fn advice_for(reason: &str, situation: &Situation) -> String {
+    let advice = match reason {
         "flow_full" => "One flow has used its places. See /flows, and flow_capacity in [queue].",
         "queue_full" | "too_many_flows" => "The queue is full. Add a backend, or bound a flow.",
         "queue_timeout" | "wait_too_long" | "deadline_exceeded" => {
-            "Requests wait too long. Add a backend, or bound the flow that sends most."
+            return format!("Requests wait too long. {}", more_capacity(situation));
         }
         "preempted" => "Requests of higher bands took the places of lower ones. Add a backend.",
         "backend_error" => "Attempts at backends fail. See the findings about backends.",
@@ -143,5 +82,6 @@ fn advice_for(reason: &str) -> &'static str {
              Delete files, or raise the limit."
         }
         _ => "The access log has each request with its reason.",
-    }
+    };
+    advice.to_owned()
 }

@@ -3,7 +3,8 @@
 use super::backend_rules::{DOWN, EJECTED};
 use super::batch_rules::{CLOSED, UNREADABLE};
 use super::finding::{Level, StatusFinding};
-use super::situation::{BatchQueueState, Situation};
+use super::situation::{BatchQueueState, QueueState, Situation};
+use super::watermark_rules::LONG_WAIT_SECS;
 
 /// The sentence for these findings, of which the worst is the first.
 pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> String {
@@ -22,9 +23,11 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
             1 => "; 1 note".to_owned(),
             more => format!("; {more} notes"),
         };
-        // Requests that wait for an unknown time may wait in vain.
-        let unknown = situation.queue.depth > 0 && situation.queue.drains_in_seconds.is_none();
-        let verdict = if unknown { "Nothing wrong is found" } else { "All is well" };
+        let verdict = if may_wait_in_vain(&situation.queue) {
+            "Nothing wrong is found"
+        } else {
+            "All is well"
+        };
         let batches = closed_gate(findings).map(|_| batches(situation, "", findings));
         let batches = batches.unwrap_or_default();
         return format!("{verdict}: {backends}{}{batches}{notes}.", waiting(situation, ""));
@@ -48,6 +51,14 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
         true => text,
         false => capitalised(&text),
     }
+}
+
+/// Whether requests wait for an unknown time, and have waited for long. A queue that has just begun
+/// to fill has no rate yet, and is well.
+fn may_wait_in_vain(queue: &QueueState) -> bool {
+    let limit = queue.objective_seconds.unwrap_or(LONG_WAIT_SECS);
+    let waits_long = queue.oldest_seconds.is_some_and(|oldest| oldest > limit);
+    queue.depth > 0 && queue.drains_in_seconds.is_none() && waits_long
 }
 
 /// How many backends are left, beside one that is lost.
@@ -92,9 +103,10 @@ fn closed_gate(findings: &[StatusFinding]) -> Option<String> {
 fn waiting(situation: &Situation, before: &str) -> String {
     let queue = &situation.queue;
     let depth = queue.depth;
-    let is_told = before
-        .split(|letter: char| !letter.is_ascii_digit())
-        .any(|number| number.parse() == Ok(depth));
+    // Other texts have other numbers, such as that of the requests at a backend.
+    let about_waits = ["waiting request", "the queue is"].iter().any(|part| before.contains(part));
+    let mut numbers = before.split(|letter: char| !letter.is_ascii_digit());
+    let is_told = about_waits && numbers.any(|number| number.parse() == Ok(depth));
     let requests = match depth {
         0 if before.contains("batch request") => return "no other request waits".to_owned(),
         0 => return "no request waits".to_owned(),
@@ -111,10 +123,15 @@ fn waiting(situation: &Situation, before: &str) -> String {
         Some(secs) if queue.drain_is_least => {
             format!("{}, and at least {} remain", late(queue.late, is_told), span(secs))
         }
-        Some(secs) if is_told => format!("the last waits about {}", span(secs)),
-        Some(secs) => format!("the last for about {}", span(secs)),
-        None if is_told => "how long they wait is not known yet".to_owned(),
-        None => "for how long is not known yet".to_owned(),
+        Some(secs) if is_told => format!("the last request will wait about {} more", span(secs)),
+        Some(secs) if depth == 1 => format!("for about {} more", span(secs)),
+        Some(secs) => format!("the last for about {} more", span(secs)),
+        None if queue.mean_drain_seconds.is_some_and(|secs| secs > queue.ttl_seconds) => {
+            let will = if is_told { "some of the requests will wait" } else { "some" };
+            format!("{will} for longer than their time to live of {}", span(queue.ttl_seconds))
+        }
+        None if is_told => "how long the requests will wait is not known yet".to_owned(),
+        None => "how long is not known yet".to_owned(),
     };
     format!("{requests}{drain}")
 }

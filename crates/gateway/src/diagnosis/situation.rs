@@ -230,6 +230,9 @@ pub(crate) struct BackendCondition {
     /// The time of a whole response, and its length in tokens, where it is known.
     pub(crate) latency_ms: Option<f64>,
     pub(crate) output_tokens: Option<f64>,
+    /// What a whole response of that length took at best in the last hour.
+    #[serde(skip)]
+    pub(crate) quickest_ms: Option<f64>,
     /// Whether these times are of long ago.
     #[serde(skip)]
     pub(crate) stream_first_byte_is_old: bool,
@@ -246,6 +249,9 @@ pub(crate) struct BackendCondition {
     pub(crate) token_ms_is_old: bool,
     /// How long it has had requests without any sign of life.
     pub(crate) silent_seconds: Option<f64>,
+    /// Requests there that are taken back if it stays silent.
+    #[serde(skip)]
+    pub(crate) watched: u32,
     pub(crate) answered_per_minute: f64,
     pub(crate) failed_per_minute: f64,
     /// Whether its last first bytes may have waited inside the engine, because requests waited in
@@ -266,6 +272,9 @@ pub(crate) struct BackendCondition {
     /// Whether it was shown as slow at the last look.
     #[serde(skip)]
     pub(crate) was_slow: bool,
+    /// Which time showed that.
+    #[serde(skip)]
+    pub(crate) slow_by: Option<&'static str>,
     /// Whether its first tokens of late waited inside the engine, by a watermark that is too high.
     #[serde(skip)]
     pub(crate) queued_lately: bool,

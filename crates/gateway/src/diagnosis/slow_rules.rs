@@ -28,6 +28,12 @@ const ALONE_SECS: f64 = 5.0;
 /// Responses are of like length up to this factor. Beyond it, the time per token differs too: the
 /// prompt counts for less, and other requests run beside a long response.
 const LIKE_LENGTH: f64 = 4.0;
+/// Without known lengths, a backend may be slow from this factor on, over so many responses a
+/// minute: the median of the last 16 is then mostly of this minute. Requests are spread over the
+/// backends of a model, so their mean lengths hardly differ by as much.
+const UNKNOWN_TIMES: f64 = 5.0;
+const UNKNOWN_PER_MINUTE: f64 = 8.0;
+const UNKNOWN_SECS: f64 = 10.0;
 /// What is compared with the peers.
 const FIRST_BYTE: &str = "first byte";
 const TOKEN: &str = "token";
@@ -46,21 +52,38 @@ pub(super) fn slow(backend: &BackendCondition, situation: &Situation) -> Option<
     slower_than_peers(backend, &situation.backends)
         .or_else(|| misses_objective(backend, situation))
         .or_else(|| token_rules::slow_tokens(backend, situation))
+        .or_else(|| slower_at_unknown_length(backend, &situation.backends))
+}
+
+/// The other ready backends of its models.
+fn peers_of<'a>(
+    backend: &'a BackendCondition,
+    all: &'a [BackendCondition],
+) -> Vec<&'a BackendCondition> {
+    let is_peer = |other: &&BackendCondition| {
+        other.ready && other.id != backend.id && shares_model(other, backend)
+    };
+    all.iter().filter(is_peer).collect()
+}
+
+/// Whether its whole responses take far longer than those of its peers.
+pub(super) fn is_slow_whole(backend: &BackendCondition, all: &[BackendCondition]) -> bool {
+    slower_whole(backend, &peers_of(backend, all)).is_some()
 }
 
 fn slower_than_peers(
     backend: &BackendCondition,
     all: &[BackendCondition],
 ) -> Option<StatusFinding> {
-    let peers = |other: &&BackendCondition| {
-        other.ready && other.id != backend.id && shares_model(other, backend)
-    };
-    let peers: Vec<&BackendCondition> = all.iter().filter(peers).collect();
+    let peers = peers_of(backend, all);
     let first = slower(backend, &peers, (STREAM, SLOW_MORE_MS)).filter(|_| begins_freely(backend));
     let found = [slower_whole(backend, &peers), slower_tokens(backend, &peers), first];
     let parts = [WHOLE_RESPONSE, TOKEN, FIRST_BYTE].into_iter().zip(found);
     let found = parts.filter_map(|(part, times)| Some((part, times?)));
-    let ratio = |(_, (own, usual)): &(&str, (f64, f64))| own / usual.max(1.0);
+    // The time that showed it first goes on to do so: the others change places from look to look.
+    let ratio = |(part, (own, usual)): &(&'static str, (f64, f64))| {
+        if backend.slow_by == Some(*part) { f64::INFINITY } else { own / usual.max(1.0) }
+    };
     let (part, (own, usual)) = found.max_by(|one, other| ratio(one).total_cmp(&ratio(other)))?;
     let (id, times) = (&backend.id, own / usual.max(1.0));
     let what = match backend.output_tokens.filter(|_| part == WHOLE_RESPONSE) {
@@ -75,13 +98,51 @@ fn slower_than_peers(
         .about(id)
         .lasting(if part == TOKEN { SLOW_TOKEN_SECS } else { SLOW_SECS })
         .kept(slow_kept(backend), format!("{id} was slow until"))
+        .shown_by(part)
         .figure("own_ms", own)
         .figure("peers_ms", usual)
-        .advise(format!(
-            "See whether {} shares its GPU, is throttled or has other settings than its peers. \
-             Until then, `tidegate drain {id}` keeps new requests away from it.",
-            backend.url
-        ));
+        .advise(compare_with_peers(backend));
+    Some(finding)
+}
+
+fn compare_with_peers(BackendCondition { id, url, .. }: &BackendCondition) -> String {
+    format!(
+        "See whether {url} shares its GPU, is throttled or has other settings than its peers. \
+         Until then, `tidegate drain {id}` keeps new requests away from it."
+    )
+}
+
+/// A backend whose whole responses take far longer than those of its peers, where the lengths of
+/// none are known: its last responses, and most of those before.
+fn slower_at_unknown_length(
+    backend: &BackendCondition,
+    all: &[BackendCondition],
+) -> Option<StatusFinding> {
+    let is_measured = |one: &&BackendCondition| {
+        one.output_tokens.is_none() && one.answered_per_minute >= UNKNOWN_PER_MINUTE
+    };
+    let time = |one: &BackendCondition| Some(WHOLE(one)?.min(one.usual_first_byte_ms?));
+    let peers = peers_of(backend, all).into_iter().filter(is_measured).filter_map(time);
+    let usual = median(peers.collect())?;
+    let own = Some(backend).filter(is_measured).and_then(time)?;
+    let part = if backend.was_slow { SLOW_ENDS_AT } else { 1.0 };
+    if own < usual * UNKNOWN_TIMES * part || own < usual + SLOW_MORE_MS * part {
+        return None;
+    }
+    let id = &backend.id;
+    let text = format!(
+        "{id} may be slow: its responses take {}, and those of its peers {}; their lengths are not \
+         known",
+        span(own / 1e3),
+        span(usual / 1e3)
+    );
+    let finding = StatusFinding::new(SLOW, Level::Warning, text)
+        .about(id)
+        .lasting(UNKNOWN_SECS)
+        .kept(slow_kept(backend), format!("{id} was slow until"))
+        .figure("own_ms", own)
+        .figure("peers_ms", usual)
+        .advise(compare_with_peers(backend));
     Some(finding)
 }
 

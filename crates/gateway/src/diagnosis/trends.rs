@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use flow::{Span, Time};
 
+use super::batch_rules;
+use super::causes;
 use super::first_byte_waits::FirstByteWaits;
 use super::history::History;
 use super::memory::FindingMemory;
 use super::queue_rules::FLOOD;
-use super::refusal_rules;
+use super::quick_responses::QuickResponses;
 use super::sentence::sentence;
 use super::situation::{BackendCondition, FlowState, QueueState, RefusalCount, Situation};
 use super::slow_rules::SLOW;
@@ -67,6 +69,7 @@ pub(crate) struct Trends {
     busy_since: BTreeMap<String, Time>,
     token_paces: TokenPaces,
     first_byte_waits: FirstByteWaits,
+    quick_responses: QuickResponses,
     history: History,
 }
 
@@ -98,8 +101,10 @@ impl Trends {
             self.watch(backend, &sample);
             self.first_byte_waits.watch(backend, now);
             self.token_paces.watch(backend, now);
+            self.quick_responses.watch(backend, now);
         }
         self.token_paces.retain(&situation.backends);
+        self.quick_responses.retain(&situation.backends);
         for queue in &mut situation.batch_queues {
             let ended = |sample: &Sample| sample.batch_ended.get(&queue.name).copied();
             let before = self.base(now, LATELY).and_then(ended).unwrap_or(queue.ended);
@@ -109,9 +114,10 @@ impl Trends {
             situation.backends.iter().any(|backend| backend.id == *id && backend.in_flight > 0)
         };
         self.busy_since.retain(known);
+        self.memory.retell(|finding| batch_rules::past(finding, &situation));
         let mut findings = self.memory.date(findings(&situation), now);
         let recent = self.memory.recent(now);
-        refusal_rules::explain(&mut findings, &recent);
+        causes::explain(&mut findings, &recent, situation.queue.ttl_seconds);
         watermark_rules::join(&mut findings);
         self.keep(sample);
         self.history.add(&situation, now);
@@ -198,6 +204,9 @@ impl Trends {
             true => self.least_drain(sample),
             false => queue.mean_drain_seconds,
         };
+        // By then they have left the queue in another way.
+        let in_time = |secs: &f64| *secs <= queue.ttl_seconds || queue.ttl_seconds <= 0.0;
+        queue.drains_in_seconds = queue.drains_in_seconds.filter(in_time);
         let Some(base) = self.base(sample.at, RATE_WINDOW) else { return };
         let secs = sample.at.since(base.at).secs_f64();
         if secs >= RATE_LEAST_SECS {
@@ -248,7 +257,7 @@ impl Trends {
     fn remember_shares(&mut self, flows: &mut [FlowState], now: Time) {
         self.fair_shares.retain(|_, (_, seen)| now.since(*seen) <= MINUTE);
         for flow in flows.iter_mut().filter(|flow| flow.fair_share > 0.0) {
-            flow.flooded = self.memory.has(FLOOD, &flow.name);
+            flow.flooded = self.memory.shows(FLOOD, &flow.name);
             let new = (flow.fair_share, now);
             let kept = self.fair_shares.entry(flow.name.clone()).or_insert(new);
             if flow.fair_share <= kept.0 {
@@ -272,6 +281,7 @@ impl Trends {
         let before = self.base(sample.at, RATE_WINDOW).map_or_else(|| ended(sample), ended);
         backend.idle = backend.in_flight == 0 && before[0] == answered;
         backend.was_slow = self.memory.shows(SLOW, &backend.id);
+        backend.slow_by = self.memory.shown_by(SLOW, &backend.id).filter(|_| backend.was_slow);
         let since = sample.at.before(LATELY);
         backend.queued_lately = self.memory.had(TOO_HIGH, &backend.id, since);
         if backend.in_flight == 0 {

@@ -1,9 +1,12 @@
 //! Rules about the watermark: a fixed one that is too high, so that the engine queues, or too low,
 //! so that places at the engine stay free while requests wait; and one that cannot be found.
 
+use super::advice::{BOUND_KEYS, set_places};
 use super::finding::{Level, StatusFinding};
+use super::places_rules::{self, PLACES_UNKNOWN};
 use super::sentence::{count, span};
 use super::situation::{BackendCondition, EngineState, Situation};
+use super::whole_response_rules;
 
 /// A reading of an engine is used up to this age.
 pub(super) const READING_SECS: f64 = 10.0;
@@ -14,15 +17,13 @@ const ALSO: &str = "; the same at ";
 /// Below this share of its KV cache an engine has room.
 const KV_ROOM: f64 = 0.5;
 /// Without metrics, times are the only sign. They are less certain, so they last for longer.
-const TIMES_LASTING_SECS: f64 = 5.0;
+pub(super) const TIMES_LASTING_SECS: f64 = 5.0;
 /// A server with so many requests may let some of them wait inside.
-const MANY: u32 = 8;
+pub(super) const MANY: u32 = 8;
 /// Responses are fast if they begin within this share of the objective. Where none is set, this
 /// time stands for it.
 const FAST_SHARE: f64 = 0.5;
-const LONG_WAIT_SECS: f64 = 2.0;
-/// The rule about a backend whose bound cannot be found.
-const PLACES_UNKNOWN: &str = "places_unknown";
+pub(super) const LONG_WAIT_SECS: f64 = 2.0;
 /// The rule about one that is too high.
 pub(super) const TOO_HIGH: &str = "watermark_too_high";
 /// The rule about one that is too low.
@@ -31,12 +32,15 @@ pub(super) const TOO_LOW: &str = "watermark_too_low";
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     let ready = || situation.backends.iter().filter(|backend| backend.ready);
     if situation.stock.mode != "fixed" {
-        found.extend(ready().filter_map(|backend| places_unknown(backend, situation)));
+        places_rules::check(situation, found);
         return;
     }
     for backend in ready() {
         let Some(engine) = reading(backend) else {
-            found.extend(too_high_by_times(backend, situation));
+            let by_first_bytes = too_high_by_times(backend, situation);
+            found.extend(
+                by_first_bytes.or_else(|| whole_response_rules::too_high(backend, situation)),
+            );
             found.extend(too_low_by_times(backend, situation));
             continue;
         };
@@ -51,7 +55,7 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
 
 /// Joins findings about several backends to one where the advice is the same.
 pub(super) fn join(findings: &mut Vec<StatusFinding>) {
-    let about = |finding: &StatusFinding| [TOO_HIGH, TOO_LOW].contains(&finding.id);
+    let about = |finding: &StatusFinding| [TOO_HIGH, TOO_LOW, PLACES_UNKNOWN].contains(&finding.id);
     let mut at = 0;
     while at < findings.len() {
         let (before, rest) = findings.split_at_mut(at);
@@ -91,8 +95,8 @@ fn too_high(
         .figure("watermark", *watermark)
         .figure("waiting", situation.queue.depth)
         .advise(format!(
-            "Leave controller.watermark_per_backend out: the gateway then finds the bound. Or set \
-             it to about {}.",
+            "Leave {BOUND_KEYS} out: the gateway then finds the bound by the metrics. Or set them \
+             to about {}.",
             engine.running.max(1)
         ));
     Some(finding)
@@ -127,11 +131,11 @@ fn too_low(
         .figure("engine_running", engine.running)
         .figure("watermark", *watermark)
         .figure("waiting", depth)
-        .advise(
-            "Leave controller.watermark_per_backend out: the gateway then finds the bound. Or \
-             raise it while the engine itself queues nothing. If the engine runs no more at once \
-             (--max-num-seqs), the watermark is right: add a backend.",
-        );
+        .advise(format!(
+            "Leave {BOUND_KEYS} out: the gateway then finds the bound by the metrics. Or raise \
+             them while the engine itself queues nothing. If the engine runs no more at once \
+             (--max-num-seqs), the watermark is right: add a backend."
+        ));
     if let Some(used) = engine.kv_used {
         finding = finding.figure("kv_used", used);
     }
@@ -139,18 +143,22 @@ fn too_low(
 }
 
 /// The last reading of its metrics, unless it is old.
-fn reading(backend: &BackendCondition) -> Option<EngineState> {
+pub(super) fn reading(backend: &BackendCondition) -> Option<EngineState> {
     backend.engine.filter(|engine| engine.age_seconds < READING_SECS)
 }
 
 /// Whether requests wait that the backend could take below its watermark.
 fn is_held_back(backend: &BackendCondition, situation: &Situation) -> bool {
-    let model_waits = |model: &String| {
+    model_waits(backend, situation) && backend.stock as f64 >= backend.watermark
+}
+
+/// Whether requests wait for one of its models.
+pub(super) fn model_waits(backend: &BackendCondition, situation: &Situation) -> bool {
+    let waits = |model: &String| {
         situation.models.iter().any(|waits| waits.name == *model && waits.queue_depth > 0)
     };
-    let waits = backend.models.iter().any(model_waits)
-        || (situation.queue.depth > 0 && backend.models.iter().any(|model| model == "*"));
-    waits && backend.stock as f64 >= backend.watermark
+    let any = situation.queue.depth > 0 && backend.models.iter().any(|model| model == "*");
+    any || backend.models.iter().any(waits)
 }
 
 /// A watermark of 1 without any sign of free places. Most engines run more than one request at
@@ -175,11 +183,11 @@ fn too_low_by_times(backend: &BackendCondition, situation: &Situation) -> Option
         .figure("watermark", *watermark)
         .figure("first_byte_ms", first_byte * 1e3)
         .figure("waiting", situation.queue.depth)
-        .advise(
-            "Leave controller.watermark_per_backend out: the gateway then finds the bound. Or set \
-             it to the number of requests that the server runs at once. If that is one, the \
-             watermark is right: add a backend.",
-        );
+        .advise(format!(
+            "Set {BOUND_KEYS} to the number of requests that the server runs at once. Without \
+             metrics and without streams the gateway cannot find it, so do not leave them out. If \
+             it is one, the watermark is right: add a backend."
+        ));
     Some(finding)
 }
 
@@ -207,38 +215,6 @@ fn too_high_by_times(backend: &BackendCondition, situation: &Situation) -> Optio
         .figure("in_flight", *in_flight)
         .figure("first_byte_ms", first_byte * 1e3)
         .figure("objective_ms", objective * 1e3)
-        .advise(
-            "Set controller.watermark_per_backend to the number of requests that the server runs \
-             at once, or start the server with metrics and leave the key out.",
-        );
-    Some(finding)
-}
-
-/// A backend whose places cannot be found: it tells no metrics, and its responses begin when they
-/// are complete, so nothing shows how many requests run there.
-fn places_unknown(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
-    let streams = backend.stream_first_byte_ms.is_some() && !backend.stream_first_byte_is_old;
-    let first_byte = backend.first_byte_ms? / 1e3;
-    if streams || reading(backend).is_some() || backend.in_flight < MANY {
-        return None;
-    }
-    let is_late = situation.queue.objective_seconds.is_some_and(|wanted| first_byte > wanted);
-    let level = if is_late { Level::Warning } else { Level::Note };
-    let BackendCondition { id, in_flight, .. } = backend;
-    let text = format!(
-        "{id} tells no metrics and its responses do not stream, so its places cannot be found: \
-         {} are in flight there, and a response begins after {}",
-        count(*in_flight, "request"),
-        span(first_byte)
-    );
-    let finding = StatusFinding::new(PLACES_UNKNOWN, level, text)
-        .about(id)
-        .lasting(TIMES_LASTING_SECS)
-        .figure("in_flight", *in_flight)
-        .figure("first_byte_ms", first_byte * 1e3)
-        .advise(
-            "Set controller.watermark_per_backend to the number of requests that the server runs \
-             at once, or start the server with metrics.",
-        );
+        .advise(set_places());
     Some(finding)
 }

@@ -7,7 +7,7 @@ use flow::{Span, Time};
 
 use super::RequestSize;
 use super::error::{ReadError, SetupError};
-use super::kinds::OpenGate;
+use super::kinds::{GateKind, OpenGate};
 use super::reading::Reading;
 use super::settings::{GateSettings, Unit};
 use super::status::GateStatus;
@@ -63,6 +63,11 @@ impl ReadabilityChange {
             }
         }
     }
+}
+
+/// Nine digits: a subtraction leaves an error behind them.
+fn rounded(value: f64) -> f64 {
+    (value * 1e9).round() / 1e9
 }
 
 // === impl GateState ===
@@ -205,14 +210,22 @@ impl GateState {
             Allowance::Invalid => "unreadable: the reading is not a number".into(),
             Allowance::Congested(Span::ZERO) => "congested until there is a newer reading".into(),
             Allowance::Congested(left) => format!("congested for {} more", secs(left)),
-            Allowance::Closed => self.closed(),
+            Allowance::Closed => self.closed(settings),
             Allowance::NoShare => "closed: other dispatchers have the whole budget".into(),
             Allowance::Spent => "spent: the whole budget is in flight".into(),
         }
     }
 
-    fn closed(&self) -> String {
+    fn closed(&self, settings: &GateSettings) -> String {
+        let baseline = rounded(1.0 - self.law.closes_at(1.0));
+        let is_constant = matches!(settings.kind, GateKind::Constant(_));
         match self.budget.reading() {
+            Some(reading) if is_constant && reading.free <= baseline => {
+                let value = reading.free;
+                format!(
+                    "closed: value {value} is not above the baseline {baseline}: it never opens"
+                )
+            }
             Some(reading) if reading.system > 0.0 => {
                 let (full, opens) = (1.0 - reading.free, self.law.closes_at(1.0));
                 let (full, opens) = (full * 100.0, opens * 100.0);
@@ -242,8 +255,7 @@ impl GateState {
             stale: matches!(allowance, Allowance::Stale(_)),
             state: held_back.unwrap_or_else(|| self.describe(settings, allowance)),
             value: reading.map(|reading| reading.free),
-            // Rounded, because the subtraction leaves an error behind the ninth digit.
-            threshold: ((1.0 - self.law.closes_at(1.0)) * 1e9).round() / 1e9,
+            threshold: rounded(1.0 - self.law.closes_at(1.0)),
             saturation: reading.map(|reading| 1.0 - reading.free),
             closes_at_saturation: self.law.closes_at(1.0),
             system: reading.map(|reading| reading.system),

@@ -120,8 +120,10 @@ async fn exchange(
     watch: &ResponseWatch<'_>,
 ) -> Result<(Response<()>, Framing), ExchangeError> {
     let mut due = watch.first_check();
+    let mut watched = None;
     let mut outcome = connection.exchange(request, due).await;
     while matches!(outcome, Err(ExchangeError::TimedOut)) && due < watch.response_by {
+        watched.get_or_insert_with(|| watch.endpoint.begin_watch());
         due = watch.check()?;
         outcome = connection.await_head(request, due).await;
     }
@@ -129,6 +131,7 @@ async fn exchange(
     if watch.streamed() && head.status().is_success() {
         let mut begun = connection.await_body(&mut framing, due).await;
         while matches!(begun, Err(ExchangeError::TimedOut)) && due < watch.response_by {
+            watched.get_or_insert_with(|| watch.endpoint.begin_watch());
             due = watch.check()?;
             begun = connection.await_body(&mut framing, due).await;
         }
@@ -145,11 +148,15 @@ async fn watched<T>(
 ) -> Result<T, ExchangeError> {
     let mut sent = pin!(sent);
     let mut due = watch.first_check();
+    let mut watched = None;
     loop {
         match tokio::time::timeout_at(due, sent.as_mut()).await {
             Ok(response) => return Ok(response?),
             Err(_) if due >= watch.response_by => return Err(ExchangeError::TimedOut),
-            Err(_) => due = watch.check()?,
+            Err(_) => {
+                watched.get_or_insert_with(|| watch.endpoint.begin_watch());
+                due = watch.check()?;
+            }
         }
     }
 }

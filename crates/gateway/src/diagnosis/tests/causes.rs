@@ -323,7 +323,7 @@ fn m03_a_backend_that_hangs_again_and_again_is_one_finding() {
     for (second, found) in found.into_iter().enumerate().skip(10) {
         let (id, since, text) = found.unwrap();
         assert_eq!((id, since), ("backend_hung", second as f64 - 10.0));
-        let past = (23..50).contains(&(second % 40 + 40 * usize::from(second % 40 < 10)));
+        let past = (20..50).contains(&(second % 40 + 40 * usize::from(second % 40 < 10)));
         let expected = if past { "gpu-b hung until" } else { "gpu-b hangs: 3 requests there" };
         assert!(text.starts_with(expected), "at {second} s: {text}");
     }

@@ -129,7 +129,7 @@ fn m03_a_watermark_of_one_without_metrics_holds_requests_back() {
     let text = "the watermark of 1 may be too low for gpu-b: it gets one request at once, and its \
                 responses begin after 300 ms while requests wait";
     assert_eq!((finding.id, finding.text.as_str()), ("watermark_too_low", text));
-    assert!(finding.advice.contains("controller.watermark_per_backend"), "{}", finding.advice);
+    assert!(finding.advice.contains("watermark_per_backend"), "{}", finding.advice);
     assert_eq!(ids(&unread(2.0, 2)), [""; 0], "how many it runs is not known");
     let with = |change: fn(&mut Situation)| {
         let mut situation = unread(1.0, 1);
@@ -171,7 +171,7 @@ fn m03_a_backend_whose_places_cannot_be_found_is_named() {
     let finding = only(&situation);
     assert_eq!((finding.id, finding.level), ("places_unknown", Level::Note));
     let text = "gpu-a tells no metrics and its responses do not stream, so its places cannot be \
-                found: 30 requests are in flight there, and a response begins after 1.5 s";
+                found: 30 requests are in flight there, and a response takes 1.5 s";
     assert_eq!(finding.text, text);
     let with = |change: fn(&mut BackendCondition)| {
         let mut situation = situation.clone();
