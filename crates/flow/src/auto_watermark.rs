@@ -167,7 +167,7 @@ impl AutoState {
         if self.tally.in_flight == 0 {
             return None;
         }
-        if f64::from(self.tally.in_flight) + 1.0 > self.caps.slots.max(1.0) {
+        if f64::from(self.tally.in_flight) + 1.0 > self.slots().max(1.0) {
             return Some(AutoBound::Slots);
         }
         if f64::from(self.tally.in_flight) + 1.0 > self.caps.pace.max(1.0) {
@@ -185,7 +185,7 @@ impl AutoState {
         AutoLimits {
             unstarted: (self.tally.unstarted, self.caps.unstarted),
             tokens: (self.tally.tokens, self.caps.tokens),
-            slots: (self.tally.in_flight, self.caps.slots),
+            slots: (self.tally.in_flight, self.slots()),
             pace: (self.pace.last(), self.caps.pace),
             start: self.first_token.seen(),
             binding: self.closed_by(),
@@ -214,9 +214,12 @@ impl AutoState {
     /// When an ask granted now counts as started if its stream is not seen.
     pub(crate) fn presumed_start(&self, now: Time) -> Time {
         let calm = self.reading(now).is_some_and(|reading| reading.waiting == 0);
+        let bounded = self.told.is_some() && self.reading(now).is_none();
         match self.first_token.is_known() {
             // Nothing streams, but the engine's queue is empty: it starts every ask at once.
             false if calm => now.after(STARTS_WHEN_CALM),
+            // The operator's number bounds those that run, whenever they start.
+            _ if bounded => now.after(STARTS_WHEN_CALM),
             _ => now.after(self.first_token.usual()),
         }
     }
@@ -299,8 +302,6 @@ impl AutoState {
             self.caps.slots = f64::INFINITY;
             self.streams.forget_stalls();
         }
-        let running_max = reading.running_max.or(self.told);
-        let reading = EngineReading { running_max, ..reading };
         self.caps.saw_ranks(reading.ranks);
         self.reading = Some(reading);
         self.by_metrics = true;
@@ -331,7 +332,12 @@ impl AutoState {
 
     /// The backend is ready again: its engine may be a new one, with cold caches.
     pub(crate) fn restarted(&mut self) {
-        *self = Self { tally: self.tally, ..Self::default() };
+        *self = Self { tally: self.tally, ..self.anew() };
+    }
+
+    /// The state of a backend of which only the configuration is known.
+    pub(crate) fn anew(&self) -> Self {
+        Self { told: self.told, ..Self::default() }
     }
 
     /// Moves the bound on asks in flight by the time from token to token, if one is configured.
@@ -353,8 +359,9 @@ impl AutoState {
         }
         self.by_metrics = false;
         self.streams.revise(&mut self.blocked_time, &self.tally, &mut self.caps, now);
-        if let Some(places) = self.told {
-            self.caps.slots = f64::from(places);
+        if self.told.is_some() {
+            // The operator's number alone counts: it need not be found.
+            self.caps.slots = f64::INFINITY;
         }
     }
 }

@@ -75,6 +75,11 @@ impl Reserve {
         self.kept[0].from_over_share
     }
 
+    /// Backends or settings have changed, so that the counts no longer hold.
+    pub(crate) fn make_due(&mut self) {
+        self.revise_at = Time::ZERO;
+    }
+
     pub(crate) fn is_due(&self, now: Time) -> bool {
         now >= self.revise_at
     }
@@ -127,13 +132,25 @@ impl Reserve {
             && u128::from(holds) * u128::from(weights) > u128::from(self.places) * u128::from(units)
     }
 
-    /// Counts the kept places again. Returns whether one of the counts has fallen.
-    pub(crate) fn revise(&mut self, places: u64, limits: &ReserveLimits, now: Time) -> bool {
+    /// Counts the kept places again. Returns whether one of the counts has fallen. With bands
+    /// `by_weight` every band has as many places kept from it as the lowest one, and none for
+    /// higher bands: a band from which more are kept would get none of those that come free.
+    pub(crate) fn revise(
+        &mut self,
+        places: u64,
+        limits: &ReserveLimits,
+        by_weight: bool,
+        now: Time,
+    ) -> bool {
         self.revise_at = now.after(REVISE_EVERY);
         self.places = places;
         self.window.sample(&self.in_flight, now);
         let most = (places as f64 * limits.share_max) as u32;
-        let sizes = self.sizes(most, limits, now);
+        let mut sizes = self.sizes(most, limits, now);
+        if by_weight {
+            let from_over_share = if limits.for_flows { sizes[0].from_over_share } else { 0 };
+            sizes = [Kept { from_all: 0, from_over_share }; BANDS];
+        }
         let before = std::mem::replace(&mut self.kept, sizes);
         let mut pairs = before.iter().zip(&self.kept);
         pairs

@@ -278,6 +278,17 @@ impl Supply {
         self.backends[backend as usize].trial != Trial::Passed
     }
 
+    /// Whether models with other sets of backends share some of them with the models of a pool.
+    pub(crate) fn is_shared(&self, pool: u32) -> bool {
+        let domain = self.pools[pool as usize].domain;
+        let mut others = self.by_model.iter().filter(|&&other| {
+            other != NONE && other != pool && self.pools[other as usize].domain == domain
+        });
+        let first = others.next();
+        // A detour is no pool of a model: only two different ones show that backends are shared.
+        self.by_model.contains(&pool) && first.is_some() || others.any(|other| Some(other) != first)
+    }
+
     /// The pool without one backend, or the pool itself if no other backend is ready.
     pub(crate) fn detour(&mut self, pool: u32, without: u32) -> u32 {
         let Pool { members, domain, .. } = &self.pools[pool as usize];

@@ -1,6 +1,6 @@
 //! The bounds of `auto`, counted in asks.
 
-use super::{AutoBound, AutoState, Tally};
+use super::{AutoBound, AutoState, Tally, UNSTARTED};
 
 // === impl AutoState ===
 
@@ -17,7 +17,7 @@ impl AutoState {
         };
         // Not a number while no ask is in flight, which `min` ignores.
         let by_tokens = (self.caps.tokens * f64::from(in_flight) / tokens as f64).ceil();
-        let by_count = self.caps.slots.min(self.caps.pace).floor();
+        let by_count = self.slots().min(self.caps.pace).floor();
         by_starts.min(by_count).min(by_tokens).max(1.0) as u32
     }
 
@@ -25,7 +25,7 @@ impl AutoState {
     /// known.
     pub(crate) fn full_at(&self) -> Option<f64> {
         let size = self.tally.tokens as f64 / f64::from(self.tally.in_flight);
-        let full = self.caps.slots.min(self.caps.pace).min(self.caps.tokens / size);
+        let full = self.slots().min(self.caps.pace).min(self.caps.tokens / size);
         Some(full.max(1.0)).filter(|full| full.is_finite())
     }
 
@@ -42,14 +42,18 @@ impl AutoState {
         self.full_at().filter(|_| known).map(|full| full as u32)
     }
 
-    /// The operator says how many requests the engine runs at once, or no longer does.
+    /// The bound on asks in flight by slots. The operator's number is its upper limit.
+    pub(super) fn slots(&self) -> f64 {
+        self.caps.slots.min(self.told.map_or(f64::INFINITY, f64::from))
+    }
+
+    /// The operator says how many requests the engine runs at once, or no longer does. What the
+    /// metrics have shown stays; without metrics what runs now is all that is known to fit.
     pub(crate) fn tell_places(&mut self, places: Option<u32>) {
-        if self.told == places {
-            return;
+        if self.told.is_some() && places.is_none() && !self.by_metrics {
+            self.caps.slots = f64::from(self.tally.in_flight.max(UNSTARTED as u32));
         }
         self.told = places;
-        self.caps.slots = places.map_or(f64::INFINITY, f64::from);
-        self.most_running = self.most_running.max(places.unwrap_or(0));
     }
 
     /// Whether the operator's number is all that is known: without metrics and without streams
@@ -64,7 +68,7 @@ impl AutoState {
     pub(super) fn held_by(&self) -> Option<AutoBound> {
         let known = f64::from(self.most_running);
         match self.nearest()? {
-            AutoBound::Slots if self.caps.slots >= known => None,
+            AutoBound::Slots if self.slots() >= known => None,
             bound => Some(bound),
         }
     }
@@ -75,7 +79,7 @@ impl AutoState {
         let by_tokens = self.caps.tokens / size;
         let full = self.full_at()?;
         Some(match full {
-            full if full >= self.caps.slots => AutoBound::Slots,
+            full if full >= self.slots() => AutoBound::Slots,
             full if full >= by_tokens => AutoBound::Tokens,
             _ => AutoBound::Pace,
         })

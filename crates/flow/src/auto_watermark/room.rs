@@ -38,7 +38,7 @@ impl AutoState {
             return self.reading.map_or(u32::MAX, |_| self.unseen_room());
         }
         let further = self.streams.ended_in_step().max(self.caps.unstarted as u32);
-        self.most_running.saturating_add(further)
+        self.most_running.max(self.told.unwrap_or(0)).saturating_add(further)
     }
 
     /// Whether an ask of which nothing is seen may count as started. With metrics, no more count so

@@ -5,7 +5,7 @@
 
 use super::Controller;
 use crate::ask::{BackendId, COST_MAX, Ticket};
-use crate::auto_watermark::{AskProgress, AutoState, EngineReading, PaceLimits};
+use crate::auto_watermark::{AskProgress, EngineReading, PaceLimits};
 use crate::outcome::Misuse;
 use crate::settings::{Bounds, Settings};
 use crate::time::{Span, Time};
@@ -173,7 +173,8 @@ impl Controller {
 
     fn reset_auto(&mut self) {
         for at in 0..self.supply.backends.len() as u32 {
-            self.supply.backends[at as usize].auto = AutoState::default();
+            let auto = &mut self.supply.backends[at as usize].auto;
+            *auto = auto.anew();
             self.supply.refresh(at);
         }
     }

@@ -30,8 +30,11 @@ impl Controller {
         self.fit_prefix_indexes();
         if changed {
             self.rebuild();
-        } else if self.supply.has_detours() {
-            self.return_from_detours(now);
+        } else {
+            if self.supply.has_detours() {
+                self.return_from_detours(now);
+            }
+            self.revise_reserves(now);
         }
         self.dispatch_all(now);
     }
@@ -85,6 +88,7 @@ impl Controller {
             (true, false) => self.drop_auto(),
             _ => {}
         }
+        self.revise_reserves(now);
         self.dispatch_all(now);
     }
 
@@ -135,6 +139,10 @@ impl Controller {
         self.recount_held(|_| true);
         for flow_queue in self.flow_queues.ids().collect::<Vec<_>>() {
             self.resume(flow_queue);
+        }
+        self.revise_reserves(self.clock);
+        for flow_queue in self.flow_queues.ids().collect::<Vec<_>>() {
+            self.weigh(flow_queue);
         }
     }
 

@@ -5,7 +5,7 @@ use super::eligibility::QueueKey;
 use crate::queue::fair_queue::Reach;
 use crate::queue::flow_queue::FlowQueue;
 use crate::reserve::{Arrival, slice_of};
-use crate::settings::Room;
+use crate::settings::{Cascade, Room, Settings};
 use crate::time::Time;
 use crate::weight::Weight;
 
@@ -188,8 +188,25 @@ impl Controller {
         if !self.reserves[pool as usize].is_due(now) {
             return false;
         }
-        let places =
-            self.supply.places(pool, self.settings.bounds.to_dequeue(), self.settings.stock);
-        self.reserves[pool as usize].revise(places, &self.settings.reserve, now)
+        let Settings { bounds, stock, reserve, cascade, .. } = &self.settings;
+        // Pools with different numbers would compete for each place that comes free, and the one
+        // with the larger number would get none.
+        let shared = self.supply.is_shared(pool);
+        let places = if shared { 0 } else { self.supply.places(pool, bounds.to_dequeue(), *stock) };
+        let by_weight = *cascade != Cascade::Strict;
+        self.reserves[pool as usize].revise(places, reserve, by_weight, now)
+    }
+
+    /// Counts the kept places of every pool, because backends or settings have changed: no place
+    /// that is kept now may be given away before. The next arrival may know more, and counts again.
+    pub(super) fn revise_reserves(&mut self, now: Time) {
+        if !self.is_reserving() {
+            return;
+        }
+        for pool in 0..self.reserves.len() as u32 {
+            self.reserves[pool as usize].make_due();
+            self.revise_reserve(pool, now);
+            self.reserves[pool as usize].make_due();
+        }
     }
 }

@@ -118,7 +118,7 @@ impl Controller {
     pub fn backends(&self) -> impl Iterator<Item = BackendView> + '_ {
         self.supply.backends.iter().zip(0..).map(|(backend, at)| BackendView {
             kept: self.kept_at(at),
-            only_kept: self.keeps_places_of(at),
+            only_kept: backend.ready && self.keeps_places_of(at),
             ..backend.view(self.clock)
         })
     }

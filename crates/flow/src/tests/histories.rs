@@ -64,9 +64,9 @@ fn settings(choice: u64) -> Settings {
             _ => Hysteresis::around(1.0 + (choice % 3) as f64, 0.3).unwrap().into(),
         },
         stock: if choice.is_multiple_of(7) { StockUnit::Tokens } else { StockUnit::Requests },
-        reserve: match choice % 4 {
-            0 => ReserveLimits::OFF,
-            1 => ReserveLimits::usual(Bounds::Auto, [0, 0, 1, 1]),
+        reserve: match choice % 7 {
+            0 | 1 => ReserveLimits::OFF,
+            2 | 3 => ReserveLimits::usual(Bounds::Auto, [0, 0, 1, 1]),
             _ => ReserveLimits::new([0, 0, 1, 1], 0.5).unwrap(),
         },
         default_class: FlowClass { capacity: 12, ttl: Span::from_secs(1), ..FlowClass::default() },

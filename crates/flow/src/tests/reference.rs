@@ -185,6 +185,7 @@ impl Reference {
         };
         reference.levels.resize_with(reference.places.domains.len(), Levels::default);
         reference.fit();
+        reference.revise_all();
         reference
     }
 
@@ -360,6 +361,7 @@ impl Reference {
     pub(super) fn supplied(&mut self, now: Time) {
         self.advance(now);
         self.return_from_detours();
+        self.revise_all();
         self.dispatch_all();
     }
 

@@ -1,6 +1,6 @@
 //! Reserved places: the last free places of a pool are kept for asks that must not wait.
 
-use super::fixture::{Fixture, limited_to};
+use super::fixture::{Fixture, backend, limited_to};
 use crate::{
     Ask, BackendId, Band, Bounds, EngineReading, ReserveLimits, Settings, Span, Ticket, Verdict,
 };
@@ -223,6 +223,76 @@ fn o01_under_auto_the_places_that_an_engine_reports_are_kept() {
     assert_eq!(flood(&mut fixture, "flood", Band::Normal, 250).len(), 52);
     assert_eq!(flood(&mut fixture, "quiet", Band::Normal, 20).len(), 8);
     assert_eq!(flood(&mut fixture, "pager", Band::Critical, 20).len(), 4);
+}
+
+/// Bands that share by weight each get their part although places are kept.
+#[test]
+fn p04_kept_places_put_no_weighted_band_off() {
+    let weights = [1.0; 4].map(|weight| crate::Weight::new(weight).unwrap());
+    let settings = Settings { cascade: crate::Cascade::Weighted(weights), ..reserving() };
+    let mut fixture = Fixture::new(settings, 1);
+    let mut running = flood(&mut fixture, "a", Band::Normal, 2000);
+    running.extend(flood(&mut fixture, "b", Band::BestEffort, 2000));
+    running.extend(flood(&mut fixture, "c", Band::Critical, 2000));
+    let mut counts = std::collections::BTreeMap::new();
+    for _ in 0..1500 {
+        fixture.pass(Span::from_millis(20));
+        fixture.settle(running.remove(0), 1);
+        for ticket in fixture.granted() {
+            *counts.entry(flow_of(&fixture, ticket)).or_insert(0) += 1;
+            running.push(ticket);
+        }
+    }
+    assert!(counts.len() == 3 && counts.values().all(|&count| count > 300), "{counts:?}");
+}
+
+/// Two models share a backend, and the other backend of the second one is down. The second one's
+/// requests of a higher band go first.
+#[test]
+fn p03_kept_places_of_pools_that_share_a_backend_put_no_band_off() {
+    let (first, second) = (crate::ModelId(1), crate::ModelId(2));
+    let shared = backend(0, &[1, 2]);
+    let down = crate::BackendSupply { ready: false, ..backend(1, &[2]) };
+    let mut fixture = Fixture::with(reserving(), &[shared, down]);
+    let send = |fixture: &mut Fixture, flow: &str, model, band| {
+        let ask = Ask { model, band, ..fixture.ask(flow) };
+        match fixture.offer(ask) {
+            Verdict::Granted { ticket, .. } => Some(ticket),
+            _ => None,
+        }
+    };
+    let mut running = Vec::new();
+    for _ in 0..2000 {
+        running.extend(send(&mut fixture, "low", first, Band::Normal));
+        running.extend(send(&mut fixture, "high", second, Band::High));
+    }
+    let mut high = 0;
+    for _ in 0..500 {
+        fixture.pass(Span::from_millis(20));
+        fixture.settle(running.remove(0), 1);
+        send(&mut fixture, "pager", second, Band::Critical).into_iter().for_each(|ticket| {
+            running.push(ticket);
+        });
+        for ticket in fixture.granted() {
+            let slot = fixture.gate.asks.find(ticket).unwrap();
+            high += u32::from(fixture.gate.asks[slot].band != Band::Normal);
+            running.push(ticket);
+        }
+    }
+    assert_eq!(high, 500, "a request of the lower band went first");
+}
+
+/// New settings in the middle of a flood do not give the kept places to it.
+#[test]
+fn o01_new_settings_and_backends_leave_the_kept_places() {
+    let mut fixture = Fixture::new(reserving(), 1);
+    flood(&mut fixture, "flood", Band::Normal, 250);
+    let before = fixture.gate.in_flight();
+    fixture.gate.configure(Settings { refuse_hopeless: true, ..reserving() }, fixture.now);
+    assert!(fixture.gate.in_flight() <= before, "{} in flight", fixture.gate.in_flight());
+    fixture.supply(&[backend(0, &[1]), backend(1, &[7])]);
+    assert!(fixture.gate.in_flight() <= before, "{} in flight", fixture.gate.in_flight());
+    assert!(is_granted(fixture.send("pager", Band::Critical)));
 }
 
 /// Unless the operator sets a share, automatic bounds keep 1/32, for higher bands alone:

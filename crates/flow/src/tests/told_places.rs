@@ -21,10 +21,12 @@ fn tell(fixture: &mut Fixture, places: Option<u32>) {
     fixture.collect();
 }
 
-/// Offers asks with long prompts that never expire; returns those that were granted.
+/// Offers asks with long prompts that never expire and do not stream; returns those that were
+/// granted.
 fn crowd(fixture: &mut Fixture, band: Band, count: u32) -> Vec<Ticket> {
     let ttl = Some(Span::from_secs(9999));
-    let ask = Ask { prompt: LONG, tokens: LONG, ttl, band, ..fixture.ask("crowd") };
+    let streamed = false;
+    let ask = Ask { prompt: LONG, tokens: LONG, ttl, band, streamed, ..fixture.ask("crowd") };
     let offered: Vec<Verdict> = (0..count).map(|_| fixture.offer(ask)).collect();
     let granted = offered.into_iter().filter_map(|verdict| match verdict {
         Verdict::Granted { ticket, .. } => Some(ticket),
@@ -61,9 +63,9 @@ fn c10_a_told_number_of_places_is_never_exceeded_by_streams() {
     assert_eq!(flying.len(), 16);
 }
 
-/// Metrics that say nothing of the places leave the bound to the operator; those that do, decide.
+/// Of the operator's number and the one that the metrics report, the smaller one counts.
 #[test]
-fn c10_metrics_that_report_the_places_decide() {
+fn c10_metrics_may_report_fewer_places_than_told() {
     let mut fixture = told(16, Settings::default());
     let slots = |fixture: &Fixture| fixture.gate.backends().next().unwrap().limits.slots.1;
     fixture.gate.reading(BackendId(0), EngineReading::default(), fixture.now);
@@ -71,10 +73,14 @@ fn c10_metrics_that_report_the_places_decide() {
     let reported = EngineReading { running_max: Some(8), ..EngineReading::default() };
     fixture.gate.reading(BackendId(0), reported, fixture.now);
     assert_eq!(slots(&fixture), 8.0);
+    let mut larger = told(16, Settings::default());
+    let reported = EngineReading { running_max: Some(64), ..EngineReading::default() };
+    larger.gate.reading(BackendId(0), reported, larger.now);
+    assert_eq!(slots(&larger), 16.0);
 }
 
 /// The number counts from the moment that it is given, also after the backend was away, until it is
-/// taken back.
+/// taken back: then only what runs is known to fit.
 #[test]
 fn c10_a_told_number_of_places_can_change() {
     let mut fixture = told(16, Settings::default());
@@ -85,8 +91,48 @@ fn c10_a_told_number_of_places_can_change() {
     assert_eq!(slots(&fixture), 16.0);
     tell(&mut fixture, Some(20));
     assert_eq!(slots(&fixture), 20.0);
+    crowd(&mut fixture, Band::Normal, 60);
+    assert_eq!(fixture.gate.in_flight(), 20);
     tell(&mut fixture, None);
-    assert_eq!(slots(&fixture), f64::INFINITY);
+    assert_eq!((slots(&fixture), fixture.gate.in_flight()), (20.0, 20));
+}
+
+/// What the metrics have shown outlives the number, and a larger number than the engine reports
+/// does not count.
+#[test]
+fn c10_a_told_number_of_places_does_not_hide_the_metrics() {
+    let mut fixture = told(64, Settings::default());
+    let reported = EngineReading { running_max: Some(8), ..EngineReading::default() };
+    fixture.gate.reading(BackendId(0), reported, fixture.now);
+    crowd(&mut fixture, Band::Normal, 60);
+    for places in [Some(16), Some(128), None] {
+        tell(&mut fixture, places);
+        assert!(fixture.gate.in_flight() <= 8, "{places:?}: {}", fixture.gate.in_flight());
+    }
+}
+
+/// A number that was told before `auto` was switched on counts at once.
+#[test]
+fn c10_a_told_number_of_places_outlives_fixed_bounds() {
+    let mut fixture = told(8, limited_to(4.0));
+    crowd(&mut fixture, Band::Normal, 40);
+    fixture.gate.configure(Settings::default(), fixture.now);
+    assert_eq!(fixture.gate.in_flight(), 8);
+}
+
+/// One slow stream says nothing of the requests after it that do not stream.
+#[test]
+fn c10_a_slow_stream_leaves_a_told_number_of_places_in_force() {
+    let mut fixture = told(16, Settings::default());
+    let slow = crowd(&mut fixture, Band::Normal, 1);
+    fixture.pass(Span::from_secs(8));
+    fixture.gate.started(slow[0], fixture.now).unwrap();
+    fixture.settle(slow[0], 1);
+    crowd(&mut fixture, Band::Normal, 40);
+    for _ in 0..10 {
+        fixture.pass(Span::from_millis(200));
+    }
+    assert_eq!(fixture.gate.in_flight(), 16);
 }
 
 /// Places that an operator has told are kept for higher bands without metrics, too.

@@ -92,6 +92,7 @@ fn condition(
         in_flight: view.map_or(0, |view| view.in_flight.iter().sum()),
         stock: view.map_or(0, |view| view.stock),
         watermark,
+        places: status.places,
         binding: view.and_then(binding),
         first_byte_ms: status.latency.map(millis),
         usual_first_byte_ms: status.usual_latency.map(millis),

@@ -150,6 +150,7 @@ fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
         kv_reported: false,
         scrape_error: None,
         traits: BackendTraits::default(),
+        places: None,
         failures: 0,
         last_error: None,
         quiet: Span::ZERO,

@@ -35,6 +35,8 @@ pub(crate) struct BackendStatus {
     /// Why the last scrape failed.
     pub(crate) scrape_error: Option<String>,
     pub(crate) traits: BackendTraits,
+    /// How many requests it runs at once, as configured.
+    pub(crate) places: Option<u32>,
     /// Failed requests in a row, and the last failure.
     pub(crate) failures: u32,
     pub(crate) last_error: Option<String>,
@@ -131,6 +133,7 @@ impl BackendStatus {
             kv_reported: backend.kv_reported,
             scrape_error: backend.scrape_error.clone(),
             traits: backend.spec.traits,
+            places: backend.spec.places,
             failures: backend.health.failures(),
             last_error: Some(backend.health.cause().to_owned()).filter(|cause| !cause.is_empty()),
             quiet: now.since(backend.endpoint.last_alive(now)),

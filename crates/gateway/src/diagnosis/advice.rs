@@ -9,11 +9,24 @@ pub(super) const BOUND_KEYS: &str = "watermark_per_backend, lower_bound_per_back
                                      upper_bound_per_backend in [controller]";
 
 /// What to do where only the operator can know the number of places.
-pub(super) fn set_places() -> String {
+pub(super) fn set_places(situation: &Situation) -> String {
+    if situation.stock.mode != "fixed" {
+        return "Set `places` of the backend in [[backends]] to the number of requests that the \
+                server runs at once. Or start the server with metrics."
+            .into();
+    }
     format!(
         "Set {BOUND_KEYS} to the number of requests that the server runs at once. Or start the \
          server with metrics, and leave these keys out."
     )
+}
+
+/// The configured number that bounds the requests at a backend.
+pub(super) fn configured_bound(backend: &BackendCondition) -> String {
+    match backend.places {
+        Some(places) => format!("places = {places}"),
+        None => format!("the watermark of {:.0}", backend.watermark),
+    }
 }
 
 /// What to do if more requests arrive than are served. A configured watermark that is reached at

@@ -26,7 +26,8 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
 /// Whether nothing shows how many requests run there and how many wait inside.
 fn is_blind(backend: &BackendCondition) -> bool {
     let streams = backend.stream_first_byte_ms.is_some() && !backend.stream_first_byte_is_old;
-    backend.ready && !streams && reading(backend).is_none() && backend.first_byte_ms.is_some()
+    let seen = streams || reading(backend).is_some() || backend.places.is_some();
+    backend.ready && !seen && backend.first_byte_ms.is_some()
 }
 
 /// Whether requests wait that it gets only below the limit that the gateway has guessed.
@@ -67,5 +68,5 @@ fn finding(backend: &BackendCondition, situation: &Situation, level: Level) -> S
         .figure("in_flight", *in_flight)
         .figure("watermark", *watermark)
         .figure("first_byte_ms", millis)
-        .advise(set_places())
+        .advise(set_places(situation))
 }

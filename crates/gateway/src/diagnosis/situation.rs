@@ -223,6 +223,8 @@ pub(crate) struct BackendCondition {
     pub(crate) stock: u64,
     /// The stock or the number of requests at which it gets no more.
     pub(crate) watermark: f64,
+    /// How many requests it runs at once, as configured.
+    pub(crate) places: Option<u32>,
     pub(crate) binding: Option<&'static str>,
     pub(crate) first_byte_ms: Option<f64>,
     /// The time to the first byte of streams alone. Other responses begin when they are complete.

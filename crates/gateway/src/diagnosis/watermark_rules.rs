@@ -1,7 +1,7 @@
 //! Rules about the watermark: a fixed one that is too high, so that the engine queues, or too low,
 //! so that places at the engine stay free while requests wait; and one that cannot be found.
 
-use super::advice::{BOUND_KEYS, set_places};
+use super::advice::{BOUND_KEYS, configured_bound, set_places};
 use super::finding::{Level, StatusFinding};
 use super::places_rules::{self, PLACES_UNKNOWN};
 use super::sentence::{count, span};
@@ -33,14 +33,13 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     let ready = || situation.backends.iter().filter(|backend| backend.ready);
     if situation.stock.mode != "fixed" {
         places_rules::check(situation, found);
+        let told = ready().filter(|one| one.places.is_some() && reading(one).is_none());
+        found.extend(told.filter_map(|backend| too_high_unread(backend, situation)));
         return;
     }
     for backend in ready() {
         let Some(engine) = reading(backend) else {
-            let by_first_bytes = too_high_by_times(backend, situation);
-            found.extend(
-                by_first_bytes.or_else(|| whole_response_rules::too_high(backend, situation)),
-            );
+            found.extend(too_high_unread(backend, situation));
             found.extend(too_low_by_times(backend, situation));
             continue;
         };
@@ -191,6 +190,12 @@ fn too_low_by_times(backend: &BackendCondition, situation: &Situation) -> Option
     Some(finding)
 }
 
+/// A configured number that is too high for a backend whose metrics are not read.
+fn too_high_unread(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
+    let by_first_bytes = too_high_by_times(backend, situation);
+    by_first_bytes.or_else(|| whole_response_rules::too_high(backend, situation))
+}
+
 /// First bytes that come late although no request waits in the gateway, at a backend with many
 /// requests: they may wait inside the server.
 fn too_high_by_times(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
@@ -203,8 +208,9 @@ fn too_high_by_times(backend: &BackendCondition, situation: &Situation) -> Optio
     }
     let BackendCondition { id, watermark, in_flight, .. } = backend;
     let text = format!(
-        "the watermark of {watermark:.0} may be too high for {id}: {} are there, and a first byte \
-         takes {} although no request waits in the gateway",
+        "{} may be too high for {id}: {} are there, and a first byte takes {} although no request \
+         waits in the gateway",
+        configured_bound(backend),
         count(*in_flight, "request"),
         span(first_byte)
     );
@@ -215,6 +221,6 @@ fn too_high_by_times(backend: &BackendCondition, situation: &Situation) -> Optio
         .figure("in_flight", *in_flight)
         .figure("first_byte_ms", first_byte * 1e3)
         .figure("objective_ms", objective * 1e3)
-        .advise(set_places());
+        .advise(set_places(situation));
     Some(finding)
 }

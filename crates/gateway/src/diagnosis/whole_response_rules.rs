@@ -1,7 +1,7 @@
 //! The rule about a watermark that is too high, by the times of whole responses: without metrics
 //! and without streams they are the only sign of requests that wait inside a server.
 
-use super::advice::set_places;
+use super::advice::{configured_bound, set_places};
 use super::finding::{Level, StatusFinding};
 use super::sentence::span;
 use super::situation::{BackendCondition, Situation};
@@ -28,11 +28,11 @@ pub(super) fn too_high(backend: &BackendCondition, situation: &Situation) -> Opt
         return None;
     }
     let BackendCondition { id, watermark, in_flight, .. } = backend;
+    let bound = configured_bound(backend);
     // Those that run are the requests that arrive in the time of one response.
     let places = (f64::from(*in_flight) * quickest / now).round().max(1.0);
     let text = format!(
-        "the watermark of {watermark:.0} may be too high for {id}: {in_flight} requests are there, \
-         and a response of {tokens:.0} tokens takes {} instead of {}, as if about {places:.0} ran \
+        "{bound} may be too high for {id}: {in_flight} requests are there, and a response of {tokens:.0} tokens takes {} instead of {}, as if about {places:.0} ran \
          at once",
         span(now),
         span(quickest)
@@ -45,6 +45,6 @@ pub(super) fn too_high(backend: &BackendCondition, situation: &Situation) -> Opt
         .figure("response_ms", now * 1e3)
         .figure("quickest_ms", quickest * 1e3)
         .figure("places", places)
-        .advise(set_places());
+        .advise(set_places(situation));
     Some(finding)
 }

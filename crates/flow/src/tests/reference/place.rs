@@ -64,6 +64,16 @@ impl Places {
         self.domain_of(pool.expect("only backends with a pool are granted anything"))
     }
 
+    /// Whether models of the pool's domain have different sets of backends.
+    pub(super) fn is_shared(&self, pool: usize) -> bool {
+        let domain = self.domain_of(pool);
+        let here = self.by_model.iter().map(|entry| entry.1);
+        let mut here: Vec<usize> = here.filter(|&at| self.domain_of(at) == domain).collect();
+        here.sort_unstable();
+        here.dedup();
+        here.len() > 1
+    }
+
     /// The pool without one backend, or the pool itself where none that is ready would be left.
     pub(super) fn detour(&mut self, pool: usize, without: usize) -> usize {
         let mut rest = self.pools[pool].clone();

@@ -3,7 +3,7 @@
 use super::{FlowQueue, Reference};
 use crate::ask::{BANDS, Band};
 use crate::reserve::Demand;
-use crate::settings::{Hysteresis, Room, StockUnit};
+use crate::settings::{Cascade, Hysteresis, Room, StockUnit};
 use crate::time::{Span, Time};
 
 /// The window has four slices of five seconds, the present one included.
@@ -124,13 +124,25 @@ impl Reference {
         self.weigh(at);
     }
 
+    /// Backends have changed.
+    pub(super) fn revise_all(&mut self) {
+        if !self.is_reserving() {
+            return;
+        }
+        for pool in 0..self.logs.len() {
+            self.logs[pool].revise_at = Time::ZERO;
+            self.revise(pool);
+            self.logs[pool].revise_at = Time::ZERO;
+        }
+    }
+
     fn revise(&mut self, pool: usize) {
         let now = self.clock;
         if now < self.logs[pool].revise_at {
             return;
         }
         let sample = self.count_in_flight(pool);
-        let places = self.places_of(pool);
+        let places = if self.places.is_shared(pool) { 0 } else { self.places_of(pool) };
         let log = &mut self.logs[pool];
         log.samples.push((now, sample));
         log.revise_at = now.after(Span::from_millis(250));
@@ -168,6 +180,11 @@ impl Reference {
             let light = light.places_needed(ends).max(all).max(3 * start);
             [all, if limits.for_flows { light } else { all }].map(|kept| kept.min(most))
         });
+        if self.settings.cascade != Cascade::Strict {
+            // No band is put off for another one.
+            let most = alone.iter().map(|kept| kept[1]).max().unwrap_or(0);
+            return [[0, if limits.for_flows { most } else { 0 }]; BANDS];
+        }
         // No band has fewer places kept from it than the band above.
         std::array::from_fn(|band| {
             [0, 1].map(|class| alone[band..].iter().map(|kept| kept[class]).max().unwrap_or(0))

@@ -55,6 +55,23 @@ fn m03_a_high_watermark_is_named_by_the_times_of_whole_responses() {
     assert!(short.is_empty(), "the wait inside is short: {short:?}");
 }
 
+/// Under automatic bounds the places that an operator has told are judged like a watermark.
+#[test]
+fn m03_places_that_are_told_too_high_are_named_by_the_times_of_whole_responses() {
+    let told = |millis| {
+        let mut situation = whole(64.0, 30, (millis, 20.0));
+        situation.stock.mode = "auto";
+        situation.backends.iter_mut().for_each(|backend| backend.places = Some(64));
+        situation
+    };
+    let found = after_quick(told(500.0), &told(3600.0));
+    let [finding] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(finding.id, "watermark_too_high");
+    assert!(finding.text.starts_with("places = 64 may be too high for gpu-a: 30 requests"));
+    assert!(finding.advice.starts_with("Set `places` of the backend"), "{}", finding.advice);
+    assert!(after_quick(told(500.0), &told(600.0)).is_empty());
+}
+
 /// Of two backends only one takes longer, so the watermark is not the reason.
 #[test]
 fn m03_a_backend_that_is_slow_alone_has_no_wrong_watermark() {
@@ -83,7 +100,8 @@ fn m03_a_guessed_limit_that_lets_requests_wait_is_named() {
                 found: its limit of 3 requests is a guess, and requests wait; the same at gpu-b";
     assert_eq!(found, [("places_unknown", text)]);
     assert_eq!(page.level, Level::Warning);
-    assert!(page.findings[0].advice.contains(KEYS), "{}", page.findings[0].advice);
+    let advice = &page.findings[0].advice;
+    assert!(advice.starts_with("Set `places` of the backend"), "{advice}");
     let level = |change: fn(&mut Situation)| {
         let mut situation = guessed();
         change(&mut situation);

@@ -183,6 +183,8 @@ fn m03_a_backend_whose_places_cannot_be_found_is_named() {
     assert_eq!(with(|one| one.stream_first_byte_ms = Some(90.0)), None, "it streams");
     assert_eq!(with(|one| one.engine = Some(EngineState::default())), None, "metrics are read");
     assert_eq!(with(|one| one.in_flight = 7), None, "few requests");
+    assert_eq!(with(|one| one.places = Some(30)), None, "the operator has told them");
+    assert!(finding.advice.starts_with("Set `places` of the backend"), "{}", finding.advice);
 }
 
 #[test]
