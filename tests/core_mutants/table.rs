@@ -111,8 +111,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the lowest band goes first",
         file: "controller/dispatch.rs",
-        site: "self.fair_queues[pool as usize].iter().enumerate()«.rev()»;",
-        instead: "",
+        site: "«fair_queue».first(reach, has_room)",
+        instead: "&self.fair_queues[pool as usize][crate::BANDS - 1 - band]",
         noticed_by: "p03_strict_bands",
     },
     Mutant {
@@ -456,7 +456,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "asks that avoid a backend wait for the others for ever",
         file: "controller/reconfigure.rs",
-        site: "} else if «self.supply.has_detours()» {",
+        site: "if «self.supply.has_detours()» {",
         instead: "false",
         noticed_by: "n05_an_ask_that_avoids",
     },
@@ -554,7 +554,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "places kept for bands are kept for flows too",
         file: "reserve.rs",
-        site: "let from_over_share = if «limits.for_flows» {",
+        site: "if «limits.for_flows» {\n                let light",
         instead: "true",
         noticed_by: "differential::",
     },
@@ -582,7 +582,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "places that only streams have shown are kept",
         file: "auto_watermark/places.rs",
-        site: "«self.full_at().filter(|_| self.by_metrics)».map",
+        site: "«self.full_at().filter(|_| known)».map",
         instead: "self.full_at()",
         noticed_by: "reserve::o01_under_auto_places",
     },

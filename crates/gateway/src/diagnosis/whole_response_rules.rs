@@ -32,8 +32,8 @@ pub(super) fn too_high(backend: &BackendCondition, situation: &Situation) -> Opt
     // Those that run are the requests that arrive in the time of one response.
     let places = (f64::from(*in_flight) * quickest / now).round().max(1.0);
     let text = format!(
-        "{bound} may be too high for {id}: {in_flight} requests are there, and a response of {tokens:.0} tokens takes {} instead of {}, as if about {places:.0} ran \
-         at once",
+        "{bound} may be too high for {id}: {in_flight} requests are there, and a response of \
+         {tokens:.0} tokens takes {} instead of {}, as if about {places:.0} ran at once",
         span(now),
         span(quickest)
     );
