@@ -11,6 +11,7 @@
 
 mod cache_table;
 mod order_table;
+mod places_table;
 mod table;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use std::thread;
 
 use cache_table::CACHE;
 use order_table::IN_FLOW;
+use places_table::PLACES;
 use serde_json::Value;
 use table::MUTANTS;
 
@@ -105,7 +107,7 @@ fn survivors(suite: &Path, next: &AtomicUsize) -> Vec<&'static str> {
 
 /// Every mutant, by its number.
 fn mutants() -> impl Iterator<Item = &'static Mutant> {
-    MUTANTS.iter().chain(IN_FLOW).chain(CACHE)
+    MUTANTS.iter().chain(IN_FLOW).chain(PLACES).chain(CACHE)
 }
 
 fn take(next: &AtomicUsize) -> Option<(usize, &'static Mutant)> {
