@@ -7,7 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/.tools/bin:$PATH
 chart=deploy/helm/tidegate
-sum=$(cd "$chart" && find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16)
+# The schema of the values changes no manifest.
+sum=$(cd "$chart" && find . -type f ! -name values.schema.json | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16)
 
 # render FILE ARGUMENTS of `helm template`
 render() {
@@ -24,15 +25,16 @@ render() {
 # render_all FOLDER
 render_all() {
 	local only=--show-only=templates
+	local peer=namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name
 	helm lint --strict --quiet "$chart"
 	render "$1/epp.yaml"
 	render "$1/serve.yaml" --set mode=serve,discovery.selector=app=llama
 	render "$1/rbac.yaml" $only/rbac.yaml --set discovery.service=any,discovery.selector=app=any
 	render "$1/examples.yaml" --set inferencePool.create=true,httpRoute.create=true,replicas=2 \
 		--set podDisruptionBudget.enabled=true,networkPolicy.enabled=true \
+		--set "networkPolicy.metricsFrom[0].$peer=monitoring" \
 		--set serviceMonitor.enabled=true,scaledObject.enabled=true \
 		$only/{inferencepool,httproute,poddisruptionbudget,networkpolicy,servicemonitor,scaledobject}.yaml
-	local peer=namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name
 	render "$1/serve-examples.yaml" --set mode=serve,httpRoute.create=true,networkPolicy.enabled=true \
 		--set "networkPolicy.from[0].$peer=gateway,networkPolicy.metricsFrom[0].$peer=monitoring" \
 		$only/{httproute,networkpolicy}.yaml
@@ -74,12 +76,41 @@ refuses() {
 	grep -qF -- "$text" <<<"$said" || { echo "$chart: $*: $said" >&2; exit 1; }
 }
 
+# shows TEXT ARGUMENTS: whether the rendered Deployment has this text.
+shows() {
+	local text=$1 said
+	shift
+	said=$(helm template tidegate "$chart" --kube-version 1.33 --show-only templates/deployment.yaml "$@")
+	grep -qF -- "$text" <<<"$said" || { echo "$chart: $*: $said" >&2; exit 1; }
+}
+
+check_pod() {
+	local digest=sha256:$(printf '%064d' 1)
+	shows "image: \"tidegate@$digest\"" --set "image.digest=$digest,image.tag=v1"
+	shows 'port: http, scheme: HTTPS' --set mode=serve,config.server.tls.cert_file=/tls.crt
+	shows 'priorityClassName: high' --set priorityClassName=high
+	shows 'secretName: tls' \
+		--set-json 'volumes=[{"name": "certificates", "secret": {"secretName": "tls"}}]'
+	shows 'mountPath: /etc/certificates' \
+		--set-json 'volumeMounts=[{"name": "certificates", "mountPath": "/etc/certificates"}]'
+}
+
 check_refusals() {
 	refuses 'terminationGracePeriodSeconds must be at least 20' \
 		--set mode=serve,terminationGracePeriodSeconds=19
 	refuses 'httpRoute.create needs discovery.pool' --set httpRoute.create=true,discovery.pool=
 	refuses 'inferencePool.create needs discovery.pool' \
 		--set inferencePool.create=true,discovery.pool=
+	refuses 'scaledObject.minReplicas is 9 and must be at most maxReplicas, 8' \
+		--set scaledObject.enabled=true,scaledObject.minReplicas=9
+	refuses 'name Prometheus in networkPolicy.metricsFrom' \
+		--set networkPolicy.enabled=true,serviceMonitor.enabled=true
+	refuses 'name KEDA in networkPolicy.scalerFrom' \
+		--set networkPolicy.enabled=true,scaledObject.enabled=true,scaledObject.trigger=external-push
+	refuses "'abc' does not match pattern" --set-string scaledObject.queueSize=abc
+	refuses "'sha256:1' does not match pattern" --set image.digest=sha256:1
+	refuses "additional properties 'queu' not allowed" --set config.queu.queue_ttl=60s
+	refuses "additional properties 'queue_tl' not allowed" --set config.queue.queue_tl=60s
 	refuses 'preStopSleepSeconds needs Kubernetes 1.30' --set mode=serve --kube-version 1.29
 }
 
@@ -94,6 +125,7 @@ if [ "${1:-}" = --check ]; then
 		diff -r "$fresh" deploy/kubernetes
 		check_triggers
 		check_refusals
+		check_pod
 		check_notes
 	fi
 	exit
@@ -105,6 +137,7 @@ rm -f deploy/kubernetes/*.yaml
 render_all deploy/kubernetes
 check_triggers
 check_refusals
+check_pod
 check_notes
 
 # The schemas of the API server and of the CRDs, from their sources.

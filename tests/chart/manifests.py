@@ -80,8 +80,10 @@ def check_examples(found, labels, ports):
     assert config["discovery"]["kubernetes"]["pool"] == pool["metadata"]["name"]
     for kind, field in [("PodDisruptionBudget", "selector"), ("NetworkPolicy", "podSelector")]:
         assert includes(labels, examples[kind]["spec"][field]["matchLabels"]), kind
-    allowed = [port["port"] for rule in examples["NetworkPolicy"]["spec"]["ingress"] for port in rule["ports"]]
-    assert set(allowed) == set(ports.values()), allowed
+    rules = examples["NetworkPolicy"]["spec"]["ingress"]
+    peers = {port["port"]: rule.get("from") for rule in rules for port in rule["ports"]}
+    assert set(peers) == set(ports.values()), peers
+    assert peers[ports["metrics"]], "the status pages and metrics are not for every pod"
     monitor = examples["ServiceMonitor"]["spec"]
     assert includes(service["metadata"]["labels"], monitor["selector"]["matchLabels"])
     assert monitor["endpoints"][0]["port"] in served
@@ -138,12 +140,13 @@ def check_serve_examples(found, ports):
 
 
 def check_values(values, schema, path=""):
-    """Each value has a place in the schema, and each place of the schema a value."""
+    """Each value has a place in the schema, and each place of the schema a value. The keys of `config`
+    are those of the program."""
     known = set(schema.get("properties", {}))
     assert set(values) == known - {"global"}, f"{path}: {set(values) ^ known}"
     assert schema["additionalProperties"] is False, path
     for name, inner in values.items():
-        if "properties" in schema["properties"][name]:
+        if "properties" in schema["properties"][name] and name != "config":
             check_values(inner, schema["properties"][name], f"{path}{name}.")
 
 

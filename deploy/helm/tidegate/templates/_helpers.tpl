@@ -2,6 +2,14 @@
 {{- .Release.Name | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
+{{- define "tidegate.image" -}}
+{{- with .Values.image -}}
+{{- $version := printf ":%s" (default $.Chart.AppVersion .tag) -}}
+{{- if .digest -}}{{- $version = printf "@%s" .digest -}}{{- end -}}
+{{- printf "%s%s" .repository $version | quote -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "tidegate.account" -}}
 {{- default (include "tidegate.name" .) .Values.serviceAccount.name -}}
 {{- end -}}
@@ -22,6 +30,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with .Values.discovery -}}
 {{- if not (and (eq $.Values.mode "serve") (or .service .selector)) -}}{{- .pool -}}{{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The scheme of the probes and of the monitor in mode serve: its one port has TLS or not. */}}
+{{- define "tidegate.scheme" -}}
+{{- $server := default dict .Values.config.server -}}
+{{- $tls := default dict $server.tls -}}
+{{- if $tls.cert_file -}}HTTPS{{- else -}}HTTP{{- end -}}
 {{- end -}}
 
 {{/* Whether the status pages need an admin key. Empty: they do not. */}}

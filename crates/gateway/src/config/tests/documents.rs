@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value as Json;
+
 use super::{source, toml};
 use crate::config::document::{MARKS, updated};
 use crate::config::json_schema::json_schema;
@@ -46,6 +48,34 @@ fn x06_the_reference_of_keys_is_generated_from_the_table() {
 #[test]
 fn x06_the_json_schema_is_generated_from_the_table() {
     is_generated("docs/tidegate.schema.json", &json_schema());
+}
+
+/// The chart refuses what the program refuses: one line of its schema is the schema of the program,
+/// without the descriptions, since a release of the chart carries it along.
+#[test]
+fn x06_the_schema_of_the_chart_has_that_of_the_configuration() {
+    const LINE: &str = "    \"config\": ";
+    let name = "deploy/helm/tidegate/values.schema.json";
+    let mut schema = serde_json::from_str(&json_schema()).unwrap();
+    without_descriptions(&mut schema);
+    let committed = std::fs::read_to_string(root().join(name)).unwrap();
+    let line = |line: &str| match line.starts_with(LINE) {
+        true => format!("{LINE}{schema},\n"),
+        false => format!("{line}\n"),
+    };
+    is_generated(name, &committed.lines().map(line).collect::<String>());
+}
+
+/// A description is a text; a key of this name is a table.
+fn without_descriptions(schema: &mut Json) {
+    match schema {
+        Json::Object(table) => {
+            table.retain(|name, value| name != "$schema" && !(name == "description" && value.is_string()));
+            table.values_mut().for_each(without_descriptions);
+        }
+        Json::Array(items) => items.iter_mut().for_each(without_descriptions),
+        _ => {}
+    }
 }
 
 #[test]
