@@ -56,6 +56,9 @@ impl LoadedGateway {
             let depth = metrics.sum("nexus_queue_depth");
             if depth > 0.0 { Ok(()) } else { Err("none waits".into()) }
         });
+        // It is late, or its flow is full.
+        let refused = chat("m").key(&key).header("x-request-timeout-ms", "1");
+        assert!(gateway.ask(&refused).status >= 500);
         Self { gateway, engine, _calls: calls }
     }
 }
@@ -148,6 +151,65 @@ fn metrics_in(expression: &str) -> BTreeSet<String> {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let words = expression.split(|c| !letter(c));
     words.filter(|word| word.starts_with("tidegate_")).map(str::to_owned).collect()
+}
+
+/// The metrics that the dashboard of the inference extension 1.5 asks for, with the labels by which
+/// it sums them up. It shows rates of counters, quantiles of histograms and gauges as they are.
+const PICKER_DASHBOARD: [(&str, &[&str]); 18] = [
+    ("inference_pool_average_kv_cache_utilization", &["name"]),
+    ("inference_pool_average_queue_size", &["name"]),
+    ("inference_pool_per_pod_queue_size", &["name", "model_server_pod"]),
+    ("inference_pool_ready_pods", &["name"]),
+    ("inference_objective_request_duration_seconds_bucket", &["le"]),
+    ("inference_objective_request_total", &["model_name", "target_model_name"]),
+    ("inference_objective_request_error_total", &["error_code", "model_name", "target_model_name"]),
+    ("inference_objective_request_sizes_bucket", &["le"]),
+    ("inference_objective_response_sizes_bucket", &["le"]),
+    ("inference_objective_input_tokens_bucket", &["le"]),
+    ("inference_objective_output_tokens_bucket", &["le"]),
+    ("inference_objective_running_requests", &["model_name"]),
+    ("inference_extension_flow_control_pool_saturation", &["inference_pool"]),
+    ("inference_extension_flow_control_queue_size", &["priority", "fairness_id"]),
+    ("inference_extension_flow_control_queue_bytes", &["priority", "fairness_id"]),
+    (
+        "inference_extension_flow_control_request_queue_duration_seconds_count",
+        &["priority", "fairness_id", "outcome"],
+    ),
+    (
+        "inference_extension_flow_control_request_queue_duration_seconds_bucket",
+        &["priority", "fairness_id", "le"],
+    ),
+    (
+        "inference_extension_flow_control_request_enqueue_duration_seconds_count",
+        &["priority", "fairness_id"],
+    ),
+];
+
+#[test]
+fn x02_m01_the_dashboard_of_the_inference_extension_finds_its_metrics() {
+    let loaded = LoadedGateway::start(2, 100);
+    let prometheus = Prometheus::scraping(&[(loaded.gateway.address(), &[])]);
+    for (metric, labels) in PICKER_DASHBOARD {
+        let wanted: Vec<String> = labels.iter().map(|label| format!("{label}!=\"\"")).collect();
+        let series = format!("{metric}{{{}}}", wanted.join(","));
+        let sums = format!("sum by({})", labels.join(","));
+        let query = match metric.ends_with("_bucket") {
+            true => format!("histogram_quantile(0.9, {sums} (rate({series}[1m])))"),
+            false if metric.ends_with("_total") || metric.ends_with("_count") => {
+                format!("{sums} (rate({series}[1m]))")
+            }
+            false => format!("{sums} ({series})"),
+        };
+        eventually(&query, || match prometheus.query(&query).is_empty() {
+            true => Err("no series".into()),
+            false => Ok(()),
+        });
+    }
+    let waiting = "sum(inference_extension_flow_control_queue_bytes)";
+    eventually("bytes of the bodies that wait", || match prometheus.query(waiting)[0] > 0.0 {
+        true => Ok(()),
+        false => Err(waiting.into()),
+    });
 }
 
 #[test]

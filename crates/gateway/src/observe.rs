@@ -12,6 +12,7 @@ mod backend_counters;
 mod decision_lines;
 pub(crate) mod dispatch;
 mod ended_requests;
+mod enqueue_times;
 mod histogram;
 mod journal;
 mod labels;
@@ -23,6 +24,7 @@ mod model_counters;
 mod outcome;
 mod prometheus_writer;
 mod record;
+mod size_histogram;
 mod snapshot;
 mod tenant_counters;
 mod ticket_ids;
@@ -43,7 +45,9 @@ pub(crate) use traces::{RequestTrace, TRACEPARENT, Tracer};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use flow::{BANDS, BackendId, Controller, ModelId, RouteReason, ScaleGoal, Ticket, Time};
+use flow::{
+    BANDS, BackendId, Band, Controller, ModelId, RouteReason, ScaleGoal, Span, Ticket, Time,
+};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use store::UsageKey;
 
@@ -58,6 +62,7 @@ use access_log::AccessLog;
 use backend_counters::AttemptCounts;
 use backend_counters::{BackendCounters, CountersByBackend};
 use ended_requests::EndedRequests;
+use enqueue_times::EnqueueTimes;
 use labels::ModelLabels;
 use metrics::Scrape;
 use model_counters::ModelCounters;
@@ -111,8 +116,10 @@ pub(crate) struct Observer {
     logs_decisions: bool,
     /// The metrics of the dispatcher.
     pub(crate) dispatch: Arc<dispatch::DispatchMetrics>,
-    /// Whether metrics are also written under the names of llm-d's picker.
-    llm_d: bool,
+    /// The name of the pool, if metrics are also written under the names of other pickers.
+    pool: Option<String>,
+    /// Measured only then.
+    enqueue_times: EnqueueTimes,
     /// Unless traces are off.
     tracer: Option<Arc<Tracer>>,
 }
@@ -132,12 +139,12 @@ impl RequestCounters {
 
 impl Observer {
     /// Creates an observer. The access log goes to standard output if it is enabled.
-    pub(crate) fn new(log: &Log, llm_d: bool, traces: Option<&Traces>) -> Self {
+    pub(crate) fn new(log: &Log, pool: Option<String>, traces: Option<&Traces>) -> Self {
         let (logs_requests, logs_decisions) = (log.access, log.decisions);
         let start = || AccessLog::start(log.format, std::io::stdout());
         let access = (logs_requests || logs_decisions).then(start).flatten();
         let tracer = traces.map(|traces| Arc::new(Tracer::new(traces)));
-        Self { access, logs_requests, logs_decisions, llm_d, tracer, ..Self::default() }
+        Self { access, logs_requests, logs_decisions, pool, tracer, ..Self::default() }
     }
 
     /// Allows these model names as label values. Names that are not listed, and those beyond the
@@ -146,11 +153,27 @@ impl Observer {
         self.model_labels.learn(names);
     }
 
-    /// Assigns the model names of a request to its ticket, under which gauges count it.
-    pub(crate) fn began(&self, ticket: Ticket, model: &str, target: &str) -> RequestCounters {
+    /// Assigns the model names of a request and the size of its body to its ticket, under which
+    /// gauges count it.
+    pub(crate) fn began(
+        &self,
+        ticket: Ticket,
+        (model, target): (&str, &str),
+        bytes: u64,
+    ) -> RequestCounters {
         let (index, metrics) = self.model_labels.find(model, target);
-        self.ticket_labels.set(ticket.index(), index);
+        self.ticket_labels.set(ticket.index(), index, bytes);
         RequestCounters { model: Some(metrics), backend: None }
+    }
+
+    /// Whether the time of the scheduler to take a request is to be measured.
+    pub(crate) fn times_enqueue(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    /// Counts the time of the scheduler to take or refuse a request.
+    pub(crate) fn enqueued(&self, band: Band, taken: bool, span: Span) {
+        self.enqueue_times.add(band, taken, span);
     }
 
     /// Records the id of a live request, by which an operator finds it.
@@ -358,7 +381,8 @@ impl Observer {
             process,
             model_labels: &self.model_labels,
             backends: &self.backends,
-            llm_d: self.llm_d,
+            pool: self.pool.as_deref(),
+            enqueue_times: &self.enqueue_times,
         };
         scrape.write(&mut text);
         metrics::write_tenants(&mut text, &self.tenants);

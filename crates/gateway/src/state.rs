@@ -105,8 +105,8 @@ impl State {
         let scheduler = Arc::new(Scheduler::new(config.flow.clone(), clock));
         let fleet = Fleet::new(&config.fleet, Arc::clone(&scheduler), clock);
         let cluster = Cluster::new(config.fleet.kubernetes.clone());
-        let observer =
-            Arc::new(Observer::new(&config.log, config.epp.llm_d_metrics, config.traces.as_ref()));
+        let pool = config.epp.llm_d_metrics.then(|| config.pool_name().to_owned());
+        let observer = Arc::new(Observer::new(&config.log, pool, config.traces.as_ref()));
         let tenants = TenantLimits::default();
         tenants.configure(&config.tenants);
         let own_key = ApiKey::generate();

@@ -329,6 +329,16 @@ impl Config {
         }
     }
 
+    /// The name of the InferencePool that is served, or `tidegate` without one.
+    pub(crate) fn pool_name(&self) -> &str {
+        let targets = self.fleet.kubernetes.iter().flat_map(|cluster| &cluster.targets);
+        let mut pools = targets.filter_map(|target| match target {
+            KubernetesTarget::Pool { name, .. } => Some(name.as_str()),
+            _ => None,
+        });
+        pools.next().unwrap_or("tidegate")
+    }
+
     /// The names that have a rule, in the configuration or in the cluster.
     pub(crate) fn ruled_names(&self) -> impl Iterator<Item = &str> {
         let more = self.cluster.names.ruled();

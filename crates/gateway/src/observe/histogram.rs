@@ -118,6 +118,20 @@ impl Histogram {
     }
 }
 
+// === impl HistogramSnapshot ===
+
+impl HistogramSnapshot {
+    /// The sum of histograms.
+    pub(super) fn of_all(histograms: &[Histogram]) -> Self {
+        let none = Self { up_to: [0; STEPS.len()], count: 0, sum_secs: 0.0 };
+        histograms.iter().map(Histogram::read).fold(none, |sum, more| Self {
+            up_to: std::array::from_fn(|at| sum.up_to[at] + more.up_to[at]),
+            count: sum.count + more.count,
+            sum_secs: sum.sum_secs + more.sum_secs,
+        })
+    }
+}
+
 /// The bucket of a duration.
 fn step_of(span: Span) -> usize {
     STEPS.partition_point(|&(most, _)| most < span)

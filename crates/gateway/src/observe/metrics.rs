@@ -21,6 +21,7 @@ use std::sync::Arc;
 use flow::ModelId;
 
 use super::backend_counters::CountersByBackend;
+use super::enqueue_times::EnqueueTimes;
 use super::histogram::Histogram;
 use super::labels::{ModelLabels, ModelNames};
 use super::model_counters::ModelCounters;
@@ -46,8 +47,9 @@ pub(super) struct Scrape<'a> {
     pub(super) process: &'a ProcessStatus,
     pub(super) model_labels: &'a ModelLabels,
     pub(super) backends: &'a CountersByBackend,
-    /// Whether the families of llm-d's picker are written too.
-    pub(super) llm_d: bool,
+    /// The name of the pool, if the families of other pickers are written too.
+    pub(super) pool: Option<&'a str>,
+    pub(super) enqueue_times: &'a EnqueueTimes,
 }
 
 // === impl Scrape ===
@@ -67,8 +69,8 @@ impl Scrape<'_> {
         requests::write(text, &all_counters);
         backends::write(text, snapshot, named, self.backends);
         engines::write(text, &self.process.backends);
-        if self.llm_d {
-            llm_d::write(text, (snapshot, named), &live, &all_counters);
+        if let Some(pool) = self.pool {
+            llm_d::write(text, (self, pool), &live, &all_counters);
         }
     }
 }

@@ -7,12 +7,13 @@ use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use flow::BANDS;
+use flow::{BANDS, Span};
 
 use super::Record;
 use super::histogram::Histogram;
 use super::labels::NONE;
 use super::outcome::{self, OUTCOMES};
+use super::size_histogram::SizeHistogram;
 use super::traces::TraceId;
 
 /// Status classes as label values, the first for an unknown status; an invalid one counts as the
@@ -34,11 +35,17 @@ pub(super) struct ModelCounters {
     /// Ended by the client while waiting, and while at a backend.
     pub(super) cancelled: [AtomicU64; 2],
     pub(super) retries: AtomicU64,
+    /// Responses whose first byte came after their objective.
+    pub(super) late: AtomicU64,
+    /// The time of a whole response over its tokens, and the time from token to token after the
+    /// first.
+    pub(super) token_times: [Histogram; 2],
     /// Input and output.
-    pub(super) tokens: [AtomicU64; 2],
-    pub(super) bytes: [AtomicU64; 2],
-    /// Tokens of prompts that were expected to be cached, and that were, where a backend said so.
-    pub(super) cached: [AtomicU64; 2],
+    pub(super) tokens: [SizeHistogram; 2],
+    pub(super) bytes: [SizeHistogram; 2],
+    /// Tokens of prompts that were cached, where a backend said so, and that were expected to be.
+    pub(super) cached: SizeHistogram,
+    pub(super) cached_expected: AtomicU64,
 }
 
 /// By outcome and status class.
@@ -58,8 +65,8 @@ pub(super) struct Ending {
 
 impl ModelCounters {
     pub(super) fn count(&self, record: &Record) {
-        for (sum, bytes) in self.bytes.iter().zip([record.bytes_in, record.bytes_out]) {
-            sum.fetch_add(bytes, Relaxed);
+        for (sizes, bytes) in self.bytes.iter().zip([record.bytes_in, record.bytes_out]) {
+            sizes.add(bytes);
         }
         let class = (usize::from(record.status) / 100).min(CLASSES.len() - 1);
         let outcome = outcome::index(record.outcome);
@@ -86,14 +93,28 @@ impl ModelCounters {
         if record.attempts > 1 {
             self.retries.fetch_add(u64::from(record.attempts) - 1, Relaxed);
         }
+        self.count_tokens(record);
+    }
+
+    fn count_tokens(&self, record: &Record) {
         if let Some(found) = record.cached_tokens {
-            for (sum, tokens) in self.cached.iter().zip([record.cached_expected, found]) {
-                sum.fetch_add(tokens, Relaxed);
-            }
+            self.cached.add(found);
+            self.cached_expected.fetch_add(record.cached_expected, Relaxed);
         }
-        let tokens = [record.prompt_tokens, record.output_tokens];
-        for (sum, tokens) in self.tokens.iter().zip(tokens) {
-            sum.fetch_add(tokens.unwrap_or(0), Relaxed);
+        for (sizes, tokens) in self.tokens.iter().zip([record.prompt_tokens, record.output_tokens])
+        {
+            tokens.iter().for_each(|&tokens| sizes.add(tokens));
+        }
+        let Some(first_byte) = record.first_byte else { return };
+        if record.slo_ttft.is_some_and(|objective| first_byte > objective) {
+            self.late.fetch_add(1, Relaxed);
+        }
+        let tokens = record.output_tokens.unwrap_or(0);
+        let after_first = Span::from_nanos(record.total.nanos().saturating_sub(first_byte.nanos()));
+        let times = [(record.total, tokens), (after_first, tokens.saturating_sub(1))];
+        for (histogram, (span, tokens)) in self.token_times.iter().zip(times) {
+            let each = span.nanos().checked_div(tokens);
+            each.iter().for_each(|&nanos| histogram.add(Span::from_nanos(nanos)));
         }
     }
 

@@ -7,6 +7,7 @@ use http::HeaderMap;
 use http::header::ACCEPT;
 
 use super::histogram::{Exemplar, Exemplars, HistogramSnapshot, STEPS};
+use super::size_histogram::SizeSnapshot;
 
 /// The prefix of every metric whose name is ours.
 pub(super) const PREFIX: &str = "tidegate_";
@@ -207,6 +208,21 @@ impl Family<'_> {
             self.out.push('\n');
         }
         self.sample("_sum", labels, reading.sum_secs);
+        self.sample("_count", labels, reading.count);
+    }
+
+    pub(super) fn add_sizes(&mut self, labels: &[Pair<'_>], reading: &SizeSnapshot) {
+        for (exponent, count) in reading.up_to.into_iter().chain([reading.count]).enumerate() {
+            // OpenMetrics has whole numbers as `1.0`.
+            let bound = match exponent < reading.up_to.len() {
+                true => format!("{}.0", 1_u64 << exponent),
+                false => "+Inf".to_owned(),
+            };
+            let with_step: Vec<Pair<'_>> =
+                labels.iter().copied().chain([("le", bound.as_str())]).collect();
+            self.sample("_bucket", &with_step, count);
+        }
+        self.sample("_sum", labels, reading.sum);
         self.sample("_count", labels, reading.count);
     }
 

@@ -52,6 +52,8 @@ pub(super) struct LiveAsk {
     pub(super) stage: Stage,
     pub(super) stock: u64,
     pub(super) tokens: u64,
+    /// The size of its body.
+    pub(super) bytes: u64,
     /// Its backend, while it is in flight.
     pub(super) backend: Option<BackendId>,
 }
@@ -121,7 +123,8 @@ impl LiveAsk {
     fn of(ask: &AskView, named: &IdNames<'_>, ticket_labels: &TicketLabels) -> Self {
         let &AskView { ticket, model, band, stage, stock, tokens, backend, .. } = ask;
         let model = named.subsets.get(&model).copied().unwrap_or(model);
-        let label_index = ticket_labels.get(ticket.index());
-        Self { label_index, model, band, stage, stock, tokens, backend }
+        let (label_index, bytes) = ticket_labels.get(ticket.index()).unzip();
+        let bytes = bytes.unwrap_or(0);
+        Self { label_index, model, band, stage, stock, tokens, bytes, backend }
     }
 }

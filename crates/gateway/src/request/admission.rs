@@ -347,7 +347,13 @@ impl Request {
         }
         let target = Target { model: subset.id, adapter };
         self.model = Some(target.model);
+        let observer = &self.state.observer;
+        let began = observer.times_enqueue().then(|| self.record.now());
         let permit = self.state.scheduler.offer(&self.intent, target, self.record.arrived);
+        if let Some(began) = began {
+            let taken = self.record.now().since(began);
+            observer.enqueued(self.intent.band, permit.is_ok(), taken);
+        }
         permit.map_err(|refused| {
             let Refused { fault, retry_after } = refused;
             let model = self.intent.model.as_deref().unwrap_or_default();

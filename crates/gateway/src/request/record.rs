@@ -95,7 +95,7 @@ impl RequestRecord {
     pub(crate) fn admitted(&mut self, ticket: Ticket) {
         if let Some(observer) = &self.observer {
             let (model, target) = self.record.models();
-            self.counters = observer.began(ticket, model, target);
+            self.counters = observer.began(ticket, (model, target), self.record.bytes_in);
             observer.identify(ticket, &self.record.request_id);
             self.ticket = Some(ticket);
         }

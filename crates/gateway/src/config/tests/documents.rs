@@ -70,7 +70,9 @@ fn x06_the_schema_of_the_chart_has_that_of_the_configuration() {
 fn without_descriptions(schema: &mut Json) {
     match schema {
         Json::Object(table) => {
-            table.retain(|name, value| name != "$schema" && !(name == "description" && value.is_string()));
+            table.retain(|name, value| {
+                name != "$schema" && !(name == "description" && value.is_string())
+            });
             table.values_mut().for_each(without_descriptions);
         }
         Json::Array(items) => items.iter_mut().for_each(without_descriptions),

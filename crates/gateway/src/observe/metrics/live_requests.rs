@@ -16,6 +16,8 @@ pub(super) struct LiveCounts {
     /// Waiting, and at a backend, by band.
     pub(super) waiting: [u64; BANDS],
     pub(super) in_flight: [u64; BANDS],
+    /// Of the bodies that wait, by band.
+    pub(super) waiting_bytes: [u64; BANDS],
     pub(super) stock: u64,
 }
 
@@ -23,8 +25,9 @@ pub(super) struct LiveCounts {
 
 impl LiveCounts {
     fn add(&mut self, more: &Self) {
-        let counts = self.waiting.iter_mut().chain(&mut self.in_flight);
-        for (count, more) in counts.zip(more.waiting.into_iter().chain(more.in_flight)) {
+        let counts = [&mut self.waiting, &mut self.in_flight, &mut self.waiting_bytes];
+        let more_counts = [more.waiting, more.in_flight, more.waiting_bytes];
+        for (count, more) in counts.into_iter().flatten().zip(more_counts.into_iter().flatten()) {
             *count += more;
         }
         self.stock += more.stock;
@@ -62,7 +65,10 @@ fn by_numbers(asks: &[LiveAsk]) -> BTreeMap<(Option<u32>, ModelId), LiveCounts> 
     for ask in asks {
         let counts = alive.entry((ask.label_index, ask.model)).or_default();
         match ask.stage {
-            Stage::Waiting => counts.waiting[ask.band as usize] += 1,
+            Stage::Waiting => {
+                counts.waiting[ask.band as usize] += 1;
+                counts.waiting_bytes[ask.band as usize] += ask.bytes;
+            }
             Stage::InFlight => {
                 counts.in_flight[ask.band as usize] += 1;
                 counts.stock += ask.stock;

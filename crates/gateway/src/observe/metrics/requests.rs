@@ -6,8 +6,8 @@ use super::{CountersByModel, add_pair, add_used};
 use crate::observe::BAND_NAMES;
 use crate::observe::histogram::Histogram;
 use crate::observe::labels::{ModelNames, NONE};
-use crate::observe::model_counters;
 use crate::observe::prometheus_writer::{Family, MetricType, MetricsText};
+use crate::observe::size_histogram::SizeHistogram;
 
 /// Label values of a pair of counters.
 const DIRECTIONS: [&str; 2] = ["input", "output"];
@@ -56,28 +56,21 @@ fn write_sizes(text: &mut MetricsText, all_counters: &CountersByModel) {
     let help = "Tokens of prompts and of responses, as reported by the backends.";
     let mut family = text.family("tokens_total", MetricType::Counter, help);
     for (names, metrics) in all_counters {
-        add_pair(
-            &mut family,
-            names,
-            ("direction", DIRECTIONS),
-            model_counters::read(&metrics.tokens),
-        );
+        let sums = metrics.tokens.each_ref().map(SizeHistogram::sum);
+        add_pair(&mut family, names, ("direction", DIRECTIONS), sums);
     }
     let help = "Tokens of prompts that were expected in the cache of the backend, and that it \
                 found there, of responses that say it.";
     let mut family = text.family("cached_tokens_total", MetricType::Counter, help);
     for (names, metrics) in all_counters {
-        add_pair(&mut family, names, ("count", CACHED), model_counters::read(&metrics.cached));
+        let sums = [metrics.cached_expected.load(Relaxed), metrics.cached.sum()];
+        add_pair(&mut family, names, ("count", CACHED), sums);
     }
     let help = "Bytes of request bodies and of response bodies.";
     let mut family = text.family("body_bytes_total", MetricType::Counter, help);
     for (names, metrics) in all_counters {
-        add_pair(
-            &mut family,
-            names,
-            ("direction", DIRECTIONS),
-            model_counters::read(&metrics.bytes),
-        );
+        let sums = metrics.bytes.each_ref().map(SizeHistogram::sum);
+        add_pair(&mut family, names, ("direction", DIRECTIONS), sums);
     }
 }
 

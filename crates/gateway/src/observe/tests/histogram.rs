@@ -5,6 +5,7 @@ use std::time::Duration;
 use flow::Span;
 
 use crate::observe::histogram::{Histogram, STEPS};
+use crate::observe::size_histogram::SizeHistogram;
 
 #[test]
 fn the_buckets_rise_and_their_texts_are_their_bounds() {
@@ -70,4 +71,19 @@ fn m02_a_bucket_names_one_trace_in_a_second() {
     assert_eq!(traces(), [1, 3], "each bucket has its own");
     name(1, 6000, 4);
     assert_eq!(traces(), [4, 3]);
+}
+
+/// A size on a bound belongs to its bucket, and one above it to the next.
+#[test]
+fn m01_sizes_fall_into_the_buckets_of_powers_of_two() {
+    for (size, bucket) in [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (1 << 30, 30)] {
+        let sizes = SizeHistogram::default();
+        sizes.add(size);
+        let reading = sizes.read();
+        let first = reading.up_to.iter().position(|&count| count == 1);
+        assert_eq!((first, reading.sum), (Some(bucket), size), "{size}");
+    }
+    let sizes = SizeHistogram::default();
+    sizes.add((1 << 30) + 1);
+    assert_eq!((sizes.read().up_to[30], sizes.read().count), (0, 1));
 }

@@ -108,7 +108,7 @@ impl Ledger {
             Verdict::Queued { ticket } => (ticket, None),
             Verdict::Refused { .. } => return,
         };
-        self.observer.began(ticket, model, TARGETS[target]);
+        self.observer.began(ticket, (model, TARGETS[target]), 7);
         self.alive.insert(ticket, Known { at, ..known });
     }
 
@@ -259,6 +259,6 @@ fn an_ask_without_a_note_counts_under_its_target() {
     };
     let own = "tidegate_stock_level{model=\"qwen\",target_model=\"qwen\"}";
     assert_eq!(ledger.scrape()[own], 1.0);
-    ledger.observer.began(ticket, "chat", "llama");
+    ledger.observer.began(ticket, ("chat", "llama"), 7);
     assert_eq!(ledger.scrape()[own], 1.0);
 }
