@@ -46,6 +46,9 @@ impl LoadedGateway {
         submit_batch(&gateway, &key);
         let ask = |tokens: u32| chat("m").with("max_tokens", tokens).key(&key).streamed();
         assert_eq!(gateway.ask(&ask(2)).status, 200);
+        // Its response says how much of the prompt was cached.
+        let body = r#"{"model":"m","input":"hello","max_output_tokens":2}"#;
+        assert_eq!(gateway.ask(&HttpRequest::post("/v1/responses", body).key(&key)).status, 200);
         let mut calls = vec![gateway.send(&ask(tokens))];
         gateway.await_metrics("running", |metrics| {
             let running = metrics.sum("tidegate_requests_in_flight");
