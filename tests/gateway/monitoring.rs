@@ -89,9 +89,9 @@ fn m03_slow_and_full_engines_can_be_seen_in_the_metrics() {
     let metrics = gateway.metrics();
     assert_eq!(metrics.sum("tidegate_backend_engine_waiting"), 0.0);
     let first_bytes = "tidegate_backend_time_to_first_byte_seconds";
-    assert_eq!(metrics.sum(&format!("{first_bytes}_count")), 1.0, "one request has ended");
+    assert_eq!(metrics.sum(&format!("{first_bytes}_count")), 2.0, "two requests have ended");
     let seconds = metrics.sum(&format!("{first_bytes}_sum"));
-    assert!((0.1..5.0).contains(&seconds), "the engine takes 150 ms for a prompt: {seconds}");
+    assert!((0.2..10.0).contains(&seconds), "the engine takes 150 ms for a prompt: {seconds}");
     let oldest = |band: &str| metrics.sum_where("tidegate_queue_oldest_seconds", band);
     assert!(oldest("normal") > 0.0 && oldest("high") == 0.0 && oldest("critical") == 0.0);
 }
