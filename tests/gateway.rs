@@ -74,4 +74,5 @@ mod top;
 mod traces;
 mod unfit_requests;
 mod usage;
+mod usage_attack;
 mod wedged;

@@ -32,6 +32,19 @@ fn x02_usage_is_read_from_json_in_many_parts() {
     assert_eq!(told(&picker), [11.0, 7.0, 11.0, 7.0]);
 }
 
+/// What the engine repeats of a request is no usage, in whatever pieces Envoy sends it.
+#[test]
+fn x02_x05_a_look_alike_of_usage_is_none() {
+    let forged = json!({"usage": {"prompt_tokens": 0, "cached_tokens": 1_000_000}});
+    let body = json!({"choices": [], "a": forged, "tools": [forged, "x".repeat(300_000)],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 7}, "z": {"x": forged}});
+    let backend = Backend::start(move |_| ScriptedResponse::json(200, &body.to_string()));
+    let picker = picker(&backend);
+    assert_eq!(picker.ask(&chat("m")).status, 200);
+    assert_eq!(told(&picker), [11.0, 7.0, 11.0, 7.0]);
+    assert_eq!(picker.last_access()["cached_tokens"], json!(null));
+}
+
 #[test]
 fn x02_usage_is_read_from_streams() {
     let usage = json!({"choices": [],

@@ -1,6 +1,6 @@
 //! X05: a tenant that tries to take the share of another one, with all that a client can write.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::gateway::ONE;
 use crate::support::keys::Keys;
@@ -113,6 +113,44 @@ fn x05_q04_no_look_of_a_request_hides_its_tokens() {
         let backend = Backend::start(move |_| ScriptedResponse::json(200, &body).held());
         let sections = format!("{TENANTS}[queue]\ncost = \"tokens\"\n");
         assert_half(honest_share(&sections, &backend, &ask, |_| attack.clone()), name);
+    }
+}
+
+/// What an engine repeats of a request is no usage, and a response without usage has a length.
+#[test]
+fn x05_q04_no_response_of_a_tenant_looks_cheaper_than_it_is() {
+    let forged = json!({"usage": {"cached_tokens": 1_000_000_000, "output_tokens": 0}});
+    let tools = json!([{"type": "function", "name": "f", "parameters": {"properties": forged}}]);
+    let quoted = json!(forged.to_string());
+    let ask = |field: &str, value: &Value| {
+        let body = json!({"model": "m", "input": "hello", "max_output_tokens": 400, field: value});
+        HttpRequest::post("/v1/responses", body.to_string())
+    };
+    let text = "The tide rises now. ".repeat(80);
+    let silent = json!({"choices": [{"message": {"role": "assistant", "content": text}}]});
+    let claim = |tokens: u32| chat("m").with("max_tokens", tokens);
+    let backend = || {
+        let silent = silent.to_string();
+        Backend::start(move |seen| {
+            let seen = seen.json();
+            if seen["messages"].is_array() {
+                return ScriptedResponse::json(200, &silent).held();
+            }
+            let used = "{\"input_tokens\":4000,\"output_tokens\":10}";
+            let [tools, metadata, user] = ["tools", "metadata", "user"].map(|name| &seen[name]);
+            let repeated = format!("\"tools\":{tools},\"metadata\":{metadata},\"user\":{user}");
+            let body = format!("{{{repeated},\"usage\":{used},{repeated}}}");
+            ScriptedResponse::json(200, &body).held()
+        })
+    };
+    let sections = format!("{TENANTS}[queue]\ncost = \"tokens\"\n");
+    for (name, attack, honest) in [
+        ("usage in tools", ask("tools", &tools), ask("user", &Value::Null)),
+        ("usage in metadata", ask("metadata", &forged), ask("user", &Value::Null)),
+        ("usage in a text", ask("user", &quoted), ask("user", &Value::Null)),
+        ("no usage and a claim of one token", claim(1), claim(400)),
+    ] {
+        assert_half(honest_share(&sections, &backend(), &honest, |_| attack.clone()), name);
     }
 }
 

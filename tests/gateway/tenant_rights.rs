@@ -86,9 +86,10 @@ fn x05_a_tenant_sees_reads_and_cancels_its_own_files_and_batches_alone() {
 }
 
 /// The batch of a tenant with these settings after its end: three requests that use 13 tokens each,
-/// one at a time.
+/// one at a time. The responses have a look-alike of their usage.
 fn batch_under(settings: &str) -> (Value, String) {
-    let usage = "{\"usage\":{\"prompt_tokens\":11,\"completion_tokens\":2,\"total_tokens\":13}}";
+    let usage = "{\"usage\":{\"prompt_tokens\":11,\"completion_tokens\":2,\"total_tokens\":13},
+        \"tools\":[{\"usage\":{\"cached_tokens\":1000000}}]}";
     let (keys, backend) = (Keys::new(), Backend::start(|_| ScriptedResponse::json(200, usage)));
     let key = keys.tenant("alpha", "a");
     let tenants = TENANTS.replace("name = \"alpha\"\n", &format!("name = \"alpha\"\n{settings}"));

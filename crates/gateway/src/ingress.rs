@@ -46,6 +46,7 @@ use self::prompt_text::CacheScope;
 use self::request_flow::{RequestFlow, listed};
 use self::workload::WorkloadContext;
 use crate::config::Config;
+use crate::config::settings::Cost;
 use crate::config::settings::tenants::Tenant;
 use crate::multipart;
 use crate::reply::Fault;
@@ -84,6 +85,8 @@ pub(crate) struct Intent {
     pub(crate) claimed: u64,
     /// The number of responses that it asks for.
     pub(crate) choices: u64,
+    /// Whether its response is text that a model writes.
+    pub(crate) generates: bool,
     /// Whether the time to its first byte can be bounded: it generates text, as a stream or up to a
     /// limit of the client.
     pub(crate) measurable: bool,
@@ -104,6 +107,10 @@ pub(crate) struct Intent {
     /// Whether its body came compressed and was decoded.
     pub(crate) decoded: bool,
 }
+
+/// Why a response in the background is refused where tokens are charged.
+const BACKGROUND: &str = "'background' is not offered here: nobody would know the tokens of a \
+    response that is made later. Send the request without it, with 'stream' if it takes long.";
 
 /// What the meaning of a request depends on beside the request itself.
 #[derive(Clone, Copy, Debug)]
@@ -162,6 +169,10 @@ fn read_as(
     let (body, decoded) = plain(encoding, body, config.server.body_limit)?;
     let body = with_deployment(body, deployment)?;
     let (fields, named) = look(kind, &controls, &body)?;
+    let charges_tokens = tenant.is_some() || config.cost == Cost::Tokens;
+    if kind == RequestKind::Response && fields.background && charges_tokens {
+        return Err(Fault::InvalidRequest(BACKGROUND.into()));
+    }
     let model = named.as_ref().map(|named| named.name.as_ref());
     let resolved = model.and_then(|model| config.resolve_model(model, draw));
     let renamed = controls.rewrite().filter(|_| model.is_some());
@@ -203,6 +214,7 @@ fn read_as(
         blocks,
         claimed: estimate.tokens,
         choices: estimate.choices,
+        generates: kind.generates() || parts.uri.path() == path::MESSAGES,
         measurable: kind.generates() && (streamed || fields.output.is_some()),
         streamed,
         ttl: controls.ttl().map(|asked| asked.min(ttl_of(config, flow.class))),

@@ -21,5 +21,5 @@ pub(crate) use forward::{NO_RESPONSE, ProxiedRequest};
 pub(crate) use model_name::ModelNameRestorer;
 pub(crate) use response_body::{BodyError, ResponseBody};
 pub(crate) use retry::verdict;
-pub(crate) use token_counter::{StreamFormat, TokenCounter};
+pub(crate) use token_counter::{StreamFormat, TokenCounter, is_encoded};
 pub(crate) use upstream_request::UpstreamRequest;

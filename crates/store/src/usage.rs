@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
 
 use crate::error::{ErrorKind, StoreError};
@@ -18,6 +19,10 @@ const APPLICATION: i32 = 0x5469_6455;
 const VERSION: i32 = 1;
 /// How long to wait for another program that holds a write lock, such as a shell.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most tokens of a row that count, so that no sum of rows overflows. A row of an older version
+/// may have more, and more of its prompt cached than there was.
+const ROW_MAX: i64 = 1 << 40;
 
 const TABLE: &str = "
 CREATE TABLE usage (
@@ -243,14 +248,14 @@ impl UsageStore {
     pub fn tokens_since(&self, hour: u64) -> Result<Vec<(String, UsedTokens)>, StoreError> {
         let read = || {
             let mut sql = self.connection.prepare_cached(
-                "SELECT tenant, sum(prompt + completion), sum(cached) FROM usage WHERE hour >= ?1 \
-                 GROUP BY tenant",
+                "SELECT tenant, sum(min(prompt, ?2) + min(completion, ?2)), \
+                 sum(min(cached, prompt, ?2)) FROM usage WHERE hour >= ?1 GROUP BY tenant",
             )?;
             let tokens = |row: &Row<'_>| {
                 let (all, cached) = (unsigned(row, 1)?, unsigned(row, 2)?);
                 Ok((row.get(0)?, UsedTokens { all, cached }))
             };
-            sql.query_map([signed(hour)], tokens)?.collect::<Result<_, _>>()
+            sql.query_map([signed(hour), ROW_MAX], tokens)?.collect::<Result<_, _>>()
         };
         read().map_err(|error| broken(&self.path, error))
     }
@@ -298,7 +303,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<(UsageKey, UsageAmounts)> {
         requests: unsigned(row, 4)?,
         refused: unsigned(row, 5)?,
         prompt: unsigned(row, 6)?,
-        cached: unsigned(row, 7)?,
+        cached: unsigned(row, 7)?.min(unsigned(row, 6)?),
         completion: unsigned(row, 8)?,
         engine_ms: unsigned(row, 9)?,
         wait_ms: unsigned(row, 10)?,
@@ -311,7 +316,12 @@ fn signed(number: u64) -> i64 {
 }
 
 fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or(0))
+    // SQLite makes a sum that is too large a real number.
+    Ok(match row.get_ref(column)? {
+        ValueRef::Integer(number) => u64::try_from(number).unwrap_or(0),
+        ValueRef::Real(_) => i64::MAX.unsigned_abs(),
+        _ => 0,
+    })
 }
 
 /// The device and the number of a file, if it is there.
@@ -368,6 +378,32 @@ mod tests {
         assert_eq!(since(&store, 0), [("a".into(), all(100))]);
         std::fs::write(folder.join("other"), "no database").unwrap();
         assert!(UsageStore::open(&folder.join("other")).is_err());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A row may be of a version that believed all that it read.
+    #[test]
+    fn x05_rows_that_cannot_be_take_nothing_from_others() {
+        let folder = std::env::temp_dir().join(format!("usage-odd-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut store = UsageStore::open(&folder.join("usage.db")).unwrap();
+        let cached = |prompt, cached| UsageAmounts { prompt, cached, ..UsageAmounts::default() };
+        store.add([(&key(7, "a"), &cached(10, 1_000_000))]).unwrap();
+        store.add([(&key(8, "a"), &cached(500, 0)), (&key(9, "a"), &cached(90, 40))]).unwrap();
+        let used = UsedTokens { all: 600, cached: 50 };
+        assert_eq!(store.tokens_since(0).unwrap(), [("a".into(), used)]);
+        assert_eq!(used.charged(false), 550);
+        let query = UsageQuery { until: 8, limit: 10, ..UsageQuery::default() };
+        assert_eq!(store.read(&query).unwrap(), [(key(7, "a"), cached(10, 10))]);
+        // Sums that no number holds.
+        for hour in [10, 10, 11] {
+            store.add([(&key(hour, "b"), &tokens(u64::MAX, u64::MAX))]).unwrap();
+        }
+        let [_, (_, many)] = &store.tokens_since(0).unwrap()[..] else { panic!("two tenants") };
+        assert!(many.all >= 4 * ROW_MAX.unsigned_abs(), "{many:?}");
+        let query = UsageQuery { since: 10, until: 12, limit: 10, ..UsageQuery::default() };
+        let rows = store.read(&query).unwrap();
+        assert!(rows.iter().all(|(_, sums)| sums.prompt == i64::MAX.unsigned_abs()), "{rows:?}");
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

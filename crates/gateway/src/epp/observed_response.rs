@@ -10,7 +10,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::request::{self, ResponseBodies};
 use crate::backend::{Attempt, Endpoint};
-use crate::proxy::{ModelNameRestorer, NO_RESPONSE, StreamFormat, TokenCounter, verdict};
+use crate::proxy::{
+    ModelNameRestorer, NO_RESPONSE, StreamFormat, TokenCounter, is_encoded, verdict,
+};
 use crate::reply::{Fault, headers};
 use crate::request::{Admitted, Request, ResponseTimeout};
 use crate::state::State;
@@ -79,7 +81,8 @@ impl ObservedResponse {
         self.began = true;
         self.follow_to(state, served);
         let head_of = ResponseHead::of(head);
-        self.counter = TokenCounter::new(StreamFormat::of(head_of.content_type.as_ref()));
+        let format = StreamFormat::of(head_of.content_type.as_ref());
+        self.counter = TokenCounter::new(format.encoded(head_of.is_encoded));
         let attempt = head_of.attempt();
         if head_of.is_envoys() {
             let text = format!("Envoy did not reach {}", self.endpoint.name);
@@ -226,7 +229,7 @@ impl ResponseHead {
                 _ if name == CONTENT_TYPE => {
                     found.content_type = HeaderValue::from_bytes(value).ok();
                 }
-                _ if name == CONTENT_ENCODING => found.is_encoded = true,
+                _ if name == CONTENT_ENCODING => found.is_encoded = is_encoded(value),
                 _ if name == RETRY_AFTER => found.retry_after = HeaderValue::from_bytes(value).ok(),
                 _ => {}
             }

@@ -23,6 +23,8 @@ pub(super) struct BodyFields<'a> {
     /// Ollama's older field for the model.
     name: Option<JsonString<'a>>,
     pub(super) stream: Option<bool>,
+    /// Whether the response may be made in the background: servers take several values for true.
+    pub(super) background: bool,
     /// The limit of output tokens. Where there are several, the largest: a server may ignore any
     /// of them.
     pub(super) output: Option<u64>,
@@ -191,6 +193,7 @@ impl<'a> BodyFields<'a> {
             "model" => self.take_model(scanner)?,
             "name" => self.take_name(scanner)?,
             "stream" => self.stream = small(scanner)?.bool_value(),
+            "background" => self.background |= !is_off(scanner)?,
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" | "n_predict" => {
                 self.limit(small(scanner)?);
             }
@@ -255,6 +258,14 @@ impl<'a> BodyFields<'a> {
         self.limit(limit);
         Ok(())
     }
+}
+
+/// Reads the next value. Whether no server takes it for true.
+fn is_off(scanner: &mut JsonScanner<'_>) -> Result<bool, ScanError> {
+    let value = scanner.value()?;
+    let is_off = matches!(value, JsonValue::Null | JsonValue::Bool(false));
+    PromptSize::default().add_value(value, scanner)?;
+    Ok(is_off)
 }
 
 /// Reads the next value as a service tier.

@@ -102,6 +102,8 @@ pub(crate) enum DashboardFile {
     Tables,
 }
 
+/// Anthropic's API. It is no kind of request: it is forwarded like any other path.
+pub(crate) const MESSAGES: &str = "/v1/messages";
 const ROOT: &str = "/";
 /// `OPTIONS *` asks what the server as a whole can do.
 const WHOLE_SERVER: &str = "*";

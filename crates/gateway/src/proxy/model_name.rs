@@ -69,7 +69,7 @@ impl ModelNameRestorer {
         let lines = match StreamFormat::of(content_type) {
             StreamFormat::Events | StreamFormat::Lines => true,
             StreamFormat::Whole if is_json(content_type) => false,
-            StreamFormat::Whole => return None,
+            _ => return None,
         };
         Some(Box::new(Self::new(model, lines)))
     }

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
 use super::model_name::ModelNameRestorer;
 use super::stream_error::StreamEnd;
-use super::token_counter::{StreamFormat, TokenCounter};
+use super::token_counter::{StreamFormat, TokenCounter, is_encoded};
 use crate::reply::Fault;
 use crate::request::{DeliveryRecord, Request};
 use crate::upstream::{ExchangeError, UpstreamBody};
@@ -87,7 +88,9 @@ impl ResponseBody {
         mut response: Response<UpstreamBody>,
         request: Box<Request>,
     ) -> Response<Box<Self>> {
-        let format = StreamFormat::of(response.headers().get(http::header::CONTENT_TYPE));
+        let format = StreamFormat::of(response.headers().get(CONTENT_TYPE));
+        let encoding = response.headers().get(CONTENT_ENCODING);
+        let read_as = format.encoded(encoding.is_some_and(|value| is_encoded(value.as_bytes())));
         let limit = request.config.fleet.stall_timeout;
         let stall = StallTimer { limit, timer: None, moved: false };
         let has_body = !response.body().is_end_stream();
@@ -96,7 +99,7 @@ impl ResponseBody {
             .flatten();
         let end = StreamEnd::of(format, response.headers());
         response.map(|body| {
-            let counter = TokenCounter::new(format);
+            let counter = TokenCounter::new(read_as);
             let request = Some(request);
             let delivery = Delivery::AtOnce;
             let response =

@@ -25,19 +25,19 @@ impl StreamEnd {
     /// At the beginning of a response with these headers. Nothing can be added to compressed bytes,
     /// nor to a response of a given length.
     pub(super) fn of(format: StreamFormat, headers: &HeaderMap) -> Self {
-        let is_fixed = format == StreamFormat::Whole
-            || headers.contains_key(CONTENT_ENCODING)
-            || headers.contains_key(CONTENT_LENGTH);
-        let format = if is_fixed { StreamFormat::Whole } else { format };
-        Self { format, between: format != StreamFormat::Whole }
+        let is_stream = matches!(format, StreamFormat::Events | StreamFormat::Lines);
+        let is_fixed =
+            headers.contains_key(CONTENT_ENCODING) || headers.contains_key(CONTENT_LENGTH);
+        let can_add = is_stream && !is_fixed;
+        Self { format: if can_add { format } else { StreamFormat::Opaque }, between: can_add }
     }
 
     /// Bytes have gone to the client. An end that is split over two frames is not recognised.
     pub(super) fn passed(&mut self, data: &[u8]) {
         self.between = match self.format {
-            StreamFormat::Whole => return,
             StreamFormat::Events => data.ends_with(b"\n\n") || data.ends_with(b"\r\n\r\n"),
             StreamFormat::Lines => data.ends_with(b"\n"),
+            _ => return,
         } || (self.between && data.is_empty());
     }
 
@@ -47,11 +47,11 @@ impl StreamEnd {
         let body = |format| error::body_in(format, &refused);
         match self.format {
             _ if !self.between => None,
-            StreamFormat::Whole => None,
             StreamFormat::Events => {
                 Some([b"data: ", &body(ErrorFormat::OpenAi)[..], b"\n\n"].concat().into())
             }
             StreamFormat::Lines => Some([&body(ErrorFormat::Ollama)[..], b"\n"].concat().into()),
+            _ => None,
         }
     }
 }

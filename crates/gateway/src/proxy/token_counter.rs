@@ -1,31 +1,36 @@
 //! Counts the tokens of a response on its way: the time of the first token, the number of tokens,
 //! and the usage that the backend reports.
 //!
-//! Nothing is parsed that need not be. Of the usage only the bytes behind its key are kept, and it
-//! may be split over chunks in any way. Events are counted by their marks, for backends that report
-//! no usage. An event without text is no token, unless it was cut before its text.
+//! Usage counts only where its API has it (`usage_scanner`): an engine repeats texts of the client,
+//! who must not be able to write what it is charged with. Of a stream only the lines that may have
+//! a usage are scanned. A line that is cut by the end of a chunk waits for its rest, as far as
+//! [`HELD_MAX`] goes; a longer one is scanned as it comes. Events are counted for backends that
+//! report no usage, and because a report cannot be below what passed (`event_text`).
+
+mod event_text;
+mod usage_scanner;
 
 use std::sync::LazyLock;
 
 use http::HeaderValue;
 use memchr::memmem::Finder;
+use memchr::{memchr, memchr_iter, memrchr};
 
+use self::event_text::{Said, said};
+use self::usage_scanner::UsageScanner;
 use crate::request::TokenUsage;
 
-/// The bytes behind the key of the usage that are kept: its numbers stand there.
-const USAGE_MAX: usize = 512;
+/// The most bytes of a line that wait for its end.
+const HELD_MAX: usize = 4096;
+/// The bytes of text that count as a token where no tokens are known.
+const BYTES_PER_TOKEN: u64 = 4;
+/// An engine may send its tokens in groups. Events count by their text if it is that of so many
+/// tokens for each of them.
+const GROUPED: u64 = 2;
 
-const EVENT_MARK: &[u8] = b"data:";
-const OLLAMA_PROMPT: &[u8] = b"\"prompt_eval_count\":";
-
-static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(EVENT_MARK));
-static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\""));
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
 /// The common end of Ollama's two keys.
-static OLLAMA_COUNT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"eval_count\":"));
-
-/// The longest key, less one: so many bytes at the end of a chunk may begin a key.
-const SEAM: usize = OLLAMA_PROMPT.len() - 1;
+static OLLAMA_COUNT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"eval_count\""));
 
 /// How a response is divided into tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,47 +39,60 @@ pub(crate) enum StreamFormat {
     Events,
     /// One JSON object a line, one token each.
     Lines,
-    /// One piece.
+    /// One piece of JSON.
     Whole,
+    /// Compressed: nothing of it can be read.
+    Encoded,
+    /// Something else, such as audio.
+    Opaque,
 }
 
 /// The counts of a response so far.
 #[derive(Debug)]
 pub(crate) struct TokenCounter {
     format: StreamFormat,
+    /// Events, but for those that say nothing.
     tokens: u64,
-    /// The end of the last chunk.
-    seam: Seam,
-    /// The bytes behind the last key of a usage, as far as they have come.
-    usage: Vec<u8>,
-    /// The most that earlier keys reported. A backend may repeat texts of the client after its own
-    /// report, so a later key must not hide an earlier one.
-    earlier: TokenUsage,
-    wanted: bool,
-    /// Whether Ollama's counts have begun: they come once, and the second begins no new usage.
-    ollama: bool,
+    /// Events with text.
+    with_text: u64,
+    /// The bytes of their text, or of a compressed response.
+    bytes: u64,
+    /// The beginning of a line that was cut by the end of a chunk.
+    held: Vec<u8>,
+    rest: LineRest,
+    scanner: UsageScanner,
 }
 
-/// The last bytes of a chunk, with room for the first of the next one. It is no vector, because
-/// every response has one.
-#[derive(Clone, Copy, Debug)]
-struct Seam {
-    bytes: [u8; 2 * SEAM],
-    length: usize,
+/// What happens to the bytes of a cut line behind those that are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineRest {
+    /// None has come.
+    None,
+    /// The scanner reads them as they come.
+    Scanned,
+    /// The line has no JSON.
+    Ignored,
 }
 
 // === impl StreamFormat ===
 
 impl StreamFormat {
     pub(crate) fn of(content_type: Option<&HeaderValue>) -> Self {
-        let name = content_type.map_or(&b""[..], HeaderValue::as_bytes);
+        let Some(name) = content_type.map(HeaderValue::as_bytes) else { return Self::Whole };
         if name.starts_with(b"text/event-stream") {
             Self::Events
         } else if name.starts_with(b"application/x-ndjson") {
             Self::Lines
-        } else {
+        } else if memchr::memmem::find(name, b"json").is_some() {
             Self::Whole
+        } else {
+            Self::Opaque
         }
+    }
+
+    /// The same of a body that may be compressed.
+    pub(crate) fn encoded(self, is_encoded: bool) -> Self {
+        if is_encoded { Self::Encoded } else { self }
     }
 }
 
@@ -82,20 +100,22 @@ impl StreamFormat {
 
 impl TokenCounter {
     pub(crate) fn new(format: StreamFormat) -> Self {
-        let (seam, usage, earlier) = (Seam::default(), Vec::new(), TokenUsage::default());
-        Self { format, tokens: 0, seam, usage, earlier, wanted: false, ollama: false }
+        let scanner = UsageScanner::new(format == StreamFormat::Events);
+        let (tokens, with_text, bytes) = (0, 0, 0);
+        let (held, rest) = (Vec::new(), LineRest::None);
+        Self { format, tokens, with_text, bytes, held, rest, scanner }
     }
 
     /// Reads a chunk. Returns whether tokens came with it.
     pub(crate) fn read(&mut self, chunk: &[u8]) -> bool {
-        self.read_usage(chunk);
-        let tokens = match self.format {
-            StreamFormat::Events => events(chunk).filter(|event| is_token(event)).count() as u64,
-            StreamFormat::Lines => lines(chunk).filter(|line| !is_last_line(line)).count() as u64,
-            StreamFormat::Whole => 0,
-        };
-        self.tokens += tokens;
-        tokens > 0
+        let before = self.tokens;
+        match self.format {
+            StreamFormat::Events | StreamFormat::Lines => self.read_lines(chunk),
+            StreamFormat::Whole => self.scanner.read(chunk),
+            StreamFormat::Encoded => self.bytes += chunk.len() as u64,
+            StreamFormat::Opaque => {}
+        }
+        self.tokens > before
     }
 
     /// Events with tokens so far.
@@ -104,193 +124,142 @@ impl TokenCounter {
     }
 
     /// The tokens that the backend reported, or as far as it reported none, those that were
-    /// counted.
-    pub(crate) fn usage(&self) -> TokenUsage {
-        let reported = self.earlier.or_more(reported(&self.usage));
-        if reported.output.is_some() || self.tokens == 0 {
-            return reported;
+    /// counted. No more is read after this.
+    pub(crate) fn usage(&mut self) -> TokenUsage {
+        if !self.held.is_empty() {
+            self.end_line();
         }
-        TokenUsage { output: Some(self.tokens), counted: true, ..reported }
+        let reported = self.scanner.reported();
+        let (prompt, cached) = (reported.prompt(), reported.cached());
+        let output = reported.output().map(|output| output.max(self.with_text));
+        let counted = output.is_none() && self.tokens > 0;
+        let output = output.or(counted.then(|| self.estimate()));
+        TokenUsage { prompt, output, cached, counted, by_length: self.by_length() }
     }
 
-    fn read_usage(&mut self, chunk: &[u8]) {
-        self.keep(chunk);
-        // First the key that the last chunk begins: Ollama's usage begins at the first of two keys.
-        self.mend_seam(chunk);
-        if let Some(at) = self.find_key(chunk, chunk.len()) {
-            self.begin_usage(&[], &chunk[at..]);
-        }
-        self.seam.advance(chunk);
+    /// The tokens of a stream without usage.
+    fn estimate(&self) -> u64 {
+        let by_text = self.bytes / BYTES_PER_TOKEN;
+        if by_text > self.tokens.saturating_mul(GROUPED) { by_text } else { self.tokens }
     }
 
-    /// Where the last key of a usage begins, among those that begin before `end`.
-    fn find_key(&mut self, bytes: &[u8], end: usize) -> Option<usize> {
-        let mut openai = None;
-        for at in USAGE.find_iter(bytes).take_while(|&at| at < end) {
-            if let Some(before) = openai.replace(at) {
-                let behind = &bytes[before..bytes.len().min(before + USAGE_MAX)];
-                self.earlier = self.earlier.or_more(reported(behind));
-            }
-        }
-        if self.format == StreamFormat::Events || self.ollama {
-            return openai;
-        }
-        // Ollama's two counts come in either order; the usage begins at the first.
-        let ollama = OLLAMA_COUNT.find_iter(bytes).find_map(|at| ollama_key(&bytes[..at]));
-        let ollama = ollama.filter(|&at| at < end);
-        self.ollama = ollama.is_some();
-        openai.max(ollama)
+    /// The tokens of a response in one piece, by the length of its text.
+    fn by_length(&self) -> Option<u64> {
+        let tokens = match self.format {
+            StreamFormat::Whole => self.scanner.text_bytes().div_ceil(BYTES_PER_TOKEN),
+            // A compressed byte stands for several.
+            StreamFormat::Encoded => self.bytes,
+            StreamFormat::Events | StreamFormat::Lines | StreamFormat::Opaque => 0,
+        };
+        (tokens > 0).then_some(tokens)
     }
 
-    /// Finds a key that begins in an earlier chunk.
-    fn mend_seam(&mut self, chunk: &[u8]) {
-        let Seam { mut bytes, length } = self.seam;
-        if length == 0 {
+    fn read_lines(&mut self, mut chunk: &[u8]) {
+        if !self.held.is_empty() {
+            let Some(end) = memchr(b'\n', chunk) else { return self.hold(chunk) };
+            self.hold(&chunk[..end]);
+            self.end_line();
+            chunk = &chunk[end + 1..];
+        }
+        let whole = memrchr(b'\n', chunk).map_or(0, |end| end + 1);
+        let (lines, cut) = chunk.split_at(whole);
+        let mut start = 0;
+        for end in memchr_iter(b'\n', lines) {
+            self.read_line(&lines[start..end]);
+            start = end + 1;
+        }
+        if !cut.is_empty() {
+            self.hold(cut);
+        }
+    }
+
+    /// Keeps a part of a line that has not ended.
+    fn hold(&mut self, part: &[u8]) {
+        match self.rest {
+            LineRest::None => {}
+            LineRest::Scanned => return self.scanner.read(part),
+            LineRest::Ignored => return,
+        }
+        let room = HELD_MAX - self.held.len();
+        let (kept, rest) = part.split_at(room.min(part.len()));
+        self.held.extend_from_slice(kept);
+        if rest.is_empty() {
             return;
         }
-        let begun = &chunk[..chunk.len().min(SEAM)];
-        let end = length + begun.len();
-        bytes[length..end].copy_from_slice(begun);
-        if let Some(at) = self.find_key(&bytes[..end], length) {
-            self.begin_usage(&bytes[at..length], chunk);
-        }
-    }
-
-    /// Notes the usage so far, and keeps these bytes of the next one.
-    fn begin_usage(&mut self, seam: &[u8], chunk: &[u8]) {
-        if !self.usage.is_empty() {
-            self.earlier = self.earlier.or_more(reported(&self.usage));
-            self.usage.clear();
-        }
-        self.usage.extend_from_slice(seam);
-        self.wanted = true;
-        self.keep(chunk);
-    }
-
-    fn keep(&mut self, bytes: &[u8]) {
-        if self.wanted {
-            let room = USAGE_MAX - self.usage.len();
-            self.usage.extend_from_slice(&bytes[..bytes.len().min(room)]);
-            self.wanted = self.usage.len() < USAGE_MAX;
-        }
-    }
-}
-
-// === impl Seam ===
-
-impl Default for Seam {
-    fn default() -> Self {
-        Self { bytes: [0; 2 * SEAM], length: 0 }
-    }
-}
-
-impl Seam {
-    /// Takes the end of the next chunk.
-    fn advance(&mut self, chunk: &[u8]) {
-        let end = &chunk[chunk.len().saturating_sub(SEAM)..];
-        let kept = self.length.min(SEAM - end.len());
-        self.bytes.copy_within(self.length - kept..self.length, 0);
-        self.length = kept + end.len();
-        self.bytes[kept..self.length].copy_from_slice(end);
-    }
-}
-
-/// The numbers behind the key of a usage.
-fn reported(usage: &[u8]) -> TokenUsage {
-    let mut used = TokenUsage::default();
-    let mut words = usage.split(|&byte| byte == b'"').skip(1);
-    // Every other piece between quotes is a word, and what follows it up to the next its value.
-    while let (Some(word), Some(value)) = (words.next(), words.next()) {
-        let count = match word {
-            b"prompt_tokens" | b"input_tokens" | b"prompt_eval_count" => &mut used.prompt,
-            b"cached_tokens" => &mut used.cached,
-            b"completion_tokens" | b"output_tokens" | b"eval_count" => &mut used.output,
-            _ => continue,
+        let Some(json) = json_of(self.format, &self.held) else {
+            self.rest = LineRest::Ignored;
+            return;
         };
-        *count = count.or_else(|| number(value));
+        self.rest = LineRest::Scanned;
+        self.scanner.begin();
+        self.scanner.read(json);
+        self.scanner.read(rest);
     }
-    used
+
+    /// The line that was held has ended.
+    fn end_line(&mut self) {
+        let mut line = std::mem::take(&mut self.held);
+        match std::mem::replace(&mut self.rest, LineRest::None) {
+            LineRest::None => self.read_line(&line),
+            LineRest::Scanned | LineRest::Ignored => self.count(&line),
+        }
+        line.clear();
+        self.held = line;
+    }
+
+    fn read_line(&mut self, line: &[u8]) {
+        let Some(json) = json_of(self.format, line) else { return };
+        if may_report(self.format, json) {
+            self.scanner.begin();
+            self.scanner.read(json);
+        }
+        self.count(line);
+    }
+
+    fn count(&mut self, line: &[u8]) {
+        let Some(json) = json_of(self.format, line) else { return };
+        let said = match self.format {
+            StreamFormat::Events => said(json),
+            _ if is_last_line(json) => Said::Nothing,
+            _ => Said::Text(0),
+        };
+        self.tokens += u64::from(said != Said::Nothing);
+        if let Said::Text(bytes) = said {
+            self.with_text += 1;
+            self.bytes += bytes;
+        }
+    }
 }
 
-/// Where the key begins whose end follows these bytes.
-fn ollama_key(before: &[u8]) -> Option<usize> {
-    let start = before.strip_suffix(b"prompt_").unwrap_or(before).strip_suffix(b"\"")?;
-    Some(start.len())
+/// Whether a body is compressed, by its header.
+pub(crate) fn is_encoded(content_encoding: &[u8]) -> bool {
+    !content_encoding.trim_ascii().eq_ignore_ascii_case(b"identity")
 }
 
-/// The events of a chunk, each with what follows it up to the next. A mark within a text is none:
-/// texts have no line breaks of their own.
-fn events(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let begins = |&at: &usize| at == 0 || chunk[at - 1] == b'\n';
-    let mut starts = EVENT.find_iter(chunk).filter(begins).peekable();
-    std::iter::from_fn(move || {
-        let start = starts.next()? + EVENT_MARK.len();
-        Some(&chunk[start..starts.peek().copied().unwrap_or(chunk.len())])
-    })
+/// The JSON in a line of a stream, at least its beginning.
+fn json_of(format: StreamFormat, line: &[u8]) -> Option<&[u8]> {
+    let json = match format {
+        StreamFormat::Events => line.strip_prefix(b"data:")?,
+        _ => line,
+    };
+    Some(json.trim_ascii()).filter(|json| !json.is_empty())
 }
 
-/// The lines that end in a chunk, as far as they stand in it.
-fn lines(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut start = 0;
-    memchr::memchr_iter(b'\n', chunk).map(move |end| {
-        let line = &chunk[start..end];
-        start = end + 1;
-        line
+/// Whether a line may report a usage. The line must have the key; that of many events has no value.
+fn may_report(format: StreamFormat, json: &[u8]) -> bool {
+    if format == StreamFormat::Lines {
+        return OLLAMA_COUNT.find(json).is_some();
+    }
+    USAGE.find_iter(json).any(|at| {
+        let value = json[at + USAGE.needle().len()..].trim_ascii_start().strip_prefix(b":");
+        value.is_some_and(|value| !value.trim_ascii_start().starts_with(b"null"))
     })
 }
 
 /// Whether a line of Ollama's is the one that tells the end.
 fn is_last_line(line: &[u8]) -> bool {
-    has(line, b"\"done\":true") || has(line, b"\"done\": true")
-}
-
-/// Whether an event has text.
-fn is_token(event: &[u8]) -> bool {
-    if let Some(at) = DELTA.find(event) {
-        return says_something(&event[at..]);
-    }
-    let empty = |spaced: &[u8], dense: &[u8]| has(event, dense) || has(event, spaced);
-    !(event.trim_ascii_start().starts_with(b"[DONE]")
-        || empty(b"\"choices\": []", b"\"choices\":[]")
-        || empty(b"\"text\": \"\"", b"\"text\":\"\""))
-}
-
-/// Whether a delta has any text but that of its role: the greeting and the end have none. The first
-/// text that is not empty decides, so no escapes need be read.
-fn says_something(delta: &[u8]) -> bool {
-    let mut pieces = delta.split(|&byte| byte == b'"').skip(1);
-    let (mut key, mut depth) = (&b""[..], 0_usize);
-    loop {
-        // A text that is cut off may go on.
-        let (Some(word), Some(between)) = (pieces.next(), pieces.next()) else { return true };
-        if key.is_empty() {
-            // A name; its value may be a text, which comes next.
-            key = if between.trim_ascii() == b":" { word } else { b"" };
-        } else if word.is_empty() || key == b"role" {
-            key = b"";
-        } else {
-            return true;
-        }
-        for byte in between {
-            match byte {
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' if depth <= 1 => return false,
-                b'}' | b']' => depth -= 1,
-                _ => {}
-            }
-        }
-    }
-}
-
-fn has(bytes: &[u8], needle: &[u8]) -> bool {
-    memchr::memmem::find(bytes, needle).is_some()
-}
-
-/// The number that stands behind a key's colon.
-fn number(value: &[u8]) -> Option<u64> {
-    let digits = value.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
-    let length = digits.iter().take(18).take_while(|byte| byte.is_ascii_digit()).count();
-    std::str::from_utf8(&digits[..length]).ok()?.parse().ok()
+    let has = |needle| memchr::memmem::find(line, needle).is_some();
+    has(b"\"done\":true") || has(b"\"done\": true")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use flow::{BackendId, Time, Usage};
 
 use super::{Request, RequestRecord};
 use crate::config::settings::Cost;
+use crate::ingress::BYTES_PER_TOKEN;
 use crate::reply::{Fault, Refused};
 
 /// The tokens of a request, as its backend reported them or as they were counted.
@@ -16,7 +17,14 @@ pub(crate) struct TokenUsage {
     pub(crate) cached: Option<u64>,
     /// Whether the output was counted on the way, because the backend did not report it.
     pub(crate) counted: bool,
+    /// The output by the length of the response, for a response in one piece without a report.
+    pub(crate) by_length: Option<u64>,
 }
+
+/// The most tokens beyond the bytes of a request or of a response: those of templates, images and
+/// stored conversations in a prompt, and of a response those that no client sees. It is the length
+/// of the longest prompts that models take. It bounds what a backend at fault can report.
+const UNSEEN_MAX: u64 = 1 << 20;
 
 /// The record of a request whose response its client may still read. Dropped, it says that the
 /// client left.
@@ -49,21 +57,13 @@ impl DeliveryRecord {
 // === impl TokenUsage ===
 
 impl TokenUsage {
-    /// The larger of two reports, count by count.
-    pub(crate) fn or_more(self, other: Self) -> Self {
-        Self {
-            prompt: self.prompt.max(other.prompt),
-            output: self.output.max(other.output),
-            cached: self.cached.max(other.cached),
-            counted: self.counted || other.counted,
-        }
-    }
-
-    /// The tokens that a request with this prompt is charged with. A prompt whose length only the
-    /// gateway has estimated is charged in full.
-    fn charged(self, prompt: Option<u64>, charge_cached: bool) -> Option<u64> {
-        let cached = self.cached.filter(|_| !charge_cached && self.prompt.is_some()).unwrap_or(0);
-        Some(prompt?.saturating_sub(cached).saturating_add(self.output?))
+    /// What of it counts for a request with these bounds. Nothing is cached that is no prompt: a
+    /// prompt whose length only the gateway has estimated counts in full.
+    fn within(self, prompt_most: u64, output_most: u64) -> Self {
+        let prompt = self.prompt.map(|prompt| prompt.min(prompt_most));
+        let output = self.output.map(|output| output.min(output_most));
+        let cached = prompt.and_then(|prompt| Some(self.cached?.min(prompt)));
+        Self { prompt, output, cached, ..self }
     }
 }
 
@@ -110,8 +110,9 @@ impl Request {
 
     /// Ends the request at its backend, whose response is whole. The log waits for its client.
     pub(crate) fn leave_backend(mut self: Box<Self>, tokens: TokenUsage) -> DeliveryRecord {
-        // A refusal of the backend is no work.
-        if !(200..300).contains(&self.record.status) && tokens == TokenUsage::default() {
+        let tokens = self.accounted(tokens);
+        // A refusal of the backend is no work, and what only reads uses nothing.
+        if (self.intent.direct || !self.succeeded()) && tokens == TokenUsage::default() {
             self.settle_tenant(Some(0));
         }
         let usage = self.usage(tokens);
@@ -125,7 +126,10 @@ impl Request {
 
     /// Ends the request whose client left. The tokens up to then were work and are charged.
     pub(crate) fn abandon(mut self: Box<Self>, tokens: TokenUsage) {
-        if tokens.output.is_none() {
+        let tokens = self.accounted(tokens);
+        if self.intent.direct {
+            self.settle_tenant(Some(0));
+        } else if tokens.output.is_none() {
             self.settle_tenant(Some(tokens.prompt.unwrap_or(self.intent.prompt)));
         }
         let usage = self.usage(tokens);
@@ -155,6 +159,41 @@ impl Request {
         refused
     }
 
+    fn succeeded(&self) -> bool {
+        (200..300).contains(&self.record.status)
+    }
+
+    /// What counts of the tokens of its response.
+    fn accounted(&self, tokens: TokenUsage) -> TokenUsage {
+        // A stored response repeats the usage of the request that made it.
+        if self.intent.direct {
+            return TokenUsage::default();
+        }
+        let by_length = tokens.by_length.filter(|_| self.intent.generates && self.succeeded());
+        let is_measured = tokens.output.is_none() && by_length.is_some();
+        let tokens = TokenUsage {
+            output: tokens.output.or(by_length),
+            counted: tokens.counted || is_measured,
+            by_length: None,
+            ..tokens
+        };
+        // Every token of a text has a byte. The estimate knows the bytes of a compressed prompt.
+        let prompt_bytes = self.intent.prompt.saturating_mul(BYTES_PER_TOKEN);
+        let unseen = UNSEEN_MAX.saturating_mul(self.intent.choices.max(1));
+        tokens.within(
+            prompt_bytes.max(self.record.bytes_in).saturating_add(UNSEEN_MAX),
+            self.record.bytes_out.saturating_add(unseen),
+        )
+    }
+
+    /// The tokens that the request is charged with, for this prompt.
+    fn charged(&self, prompt: Option<u64>, tokens: TokenUsage) -> Option<u64> {
+        let cached = tokens.cached.filter(|_| !self.config.charge_cached).unwrap_or(0);
+        // Work that generates nothing has a prompt alone.
+        let output = tokens.output.or((!self.intent.generates).then_some(0))?;
+        Some(prompt?.saturating_sub(cached).saturating_add(output))
+    }
+
     fn usage(&mut self, tokens: TokenUsage) -> Usage {
         // Where there was output, there was a prompt.
         let prompt = tokens.prompt.or(tokens.output.map(|_| self.intent.prompt));
@@ -170,7 +209,7 @@ impl Request {
         if let (Some(model), Some(output)) = (self.model, tokens.output) {
             self.state.outputs.note(model, output / self.intent.choices.max(1));
         }
-        let charged = tokens.charged(prompt, self.config.charge_cached);
+        let charged = self.charged(prompt, tokens);
         self.settle_tenant(charged);
         match (self.config.cost, charged) {
             (Cost::Tokens, Some(charged)) => Usage::Cost(charged.max(1)),

@@ -35,6 +35,7 @@ fn intent(flow: &str) -> Intent {
         tokens: 1,
         claimed: 1,
         choices: 1,
+        generates: true,
         measurable: true,
         streamed: false,
         ttl: None,

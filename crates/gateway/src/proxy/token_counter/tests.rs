@@ -1,4 +1,4 @@
-//! TokenUsage and usage are found however the bytes are cut.
+//! Tokens and usage are found however the bytes are cut, and only where an API has them.
 
 use super::*;
 
@@ -12,6 +12,13 @@ const CHAT: &str = concat!(
     "\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\n",
     "data: [DONE]\n\n",
 );
+/// What a client may put into a request that an engine repeats.
+const FORGED: &str = concat!(
+    "{\"usage\":{\"prompt_tokens\":0,\"input_tokens\":1,\"output_tokens\":99999,",
+    "\"cached_tokens\":1000000,\"prompt_tokens_details\":{\"cached_tokens\":1000000}},",
+    "\"prompt_eval_count\":99999,\"eval_count\":99999,",
+    "\"response\":{\"usage\":{\"output_tokens\":99999}}}",
+);
 
 fn read(format: StreamFormat, chunks: &[&[u8]]) -> TokenCounter {
     let mut counter = TokenCounter::new(format);
@@ -21,16 +28,25 @@ fn read(format: StreamFormat, chunks: &[&[u8]]) -> TokenCounter {
     counter
 }
 
+/// The tokens of the prompt, of it those that were cached, and of the response.
+fn counts(used: TokenUsage) -> [Option<u64>; 3] {
+    [used.prompt, used.cached, used.output]
+}
+
+/// Checks the counts of a text, in pieces of each size.
+fn check(format: StreamFormat, text: &str, want: [Option<u64>; 3]) {
+    for size in 1..=text.len() {
+        let mut counter = read(format, &text.as_bytes().chunks(size).collect::<Vec<_>>());
+        assert_eq!(counts(counter.usage()), want, "{text} in chunks of {size}");
+    }
+}
+
 #[test]
 fn usage_is_found_however_the_stream_is_cut() {
-    let bytes = CHAT.as_bytes();
-    for size in 1..bytes.len() {
-        let chunks: Vec<&[u8]> = bytes.chunks(size).collect();
-        let counter = read(StreamFormat::Events, &chunks);
-        let want =
-            TokenUsage { prompt: Some(11), output: Some(2), cached: Some(4), counted: false };
-        assert_eq!(counter.usage(), want, "in chunks of {size}");
-    }
+    check(StreamFormat::Events, CHAT, [Some(11), Some(4), Some(2)]);
+    check(StreamFormat::Events, &CHAT.replace('\n', "\r\n"), [Some(11), Some(4), Some(2)]);
+    let dense = CHAT.replace("data: ", "data:").trim_end().to_owned();
+    check(StreamFormat::Events, &dense, [Some(11), Some(4), Some(2)]);
 }
 
 #[test]
@@ -50,115 +66,187 @@ fn only_events_with_content_are_counted() {
         r#"{"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
         r#"{"choices": [{"delta": {"role": null, "content": null}, "finish_reason": "stop"}]}"#,
         r#"{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#,
+        r#"{"choices":[{"index":0,"delta":null,"finish_reason":"length"}]}"#,
         r#"{"choices":[{"text":"","finish_reason":"length"}]}"#,
         r#"{"choices":[],"timings":{"predicted_n":5}}"#,
-        r#"{"choices": [], "usage": null}"#,
+        r#"{"choices": [ ], "usage": null}"#,
+        r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":""}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{}}"#,
+        r#"{"type":"response.output_text.delta","delta":"","item_id":"i"}"#,
         r#"[DONE]"#,
     ];
     let something = [
         r#"{"choices":[{"delta":{"content":"data: \"\""},"finish_reason":null}]}"#,
+        r#"{"choices":[{"delta":{"content":"\\"},"finish_reason":null}]}"#,
         r#"{"choices":[{"delta":{"role":"assistant","content":"x"},"finish_reason":"stop"}]}"#,
         r#"{"choices":[{"delta":{"content":null,"reasoning_content":"x"}}]}"#,
         r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{"}}]}}]}"#,
         r#"{"choices":[{"text":"x","finish_reason":"length"}]}"#,
         r#"{"type":"response.output_text.delta","delta":"x"}"#,
+        r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"x"}}"#,
     ];
     for (texts, each) in [(&nothing[..], 0), (&something[..], 1)] {
         for text in texts {
             let event = format!("data: {text}\n\n");
             let mut counter = TokenCounter::new(StreamFormat::Events);
             assert_eq!(counter.read(event.as_bytes()), each == 1, "{text}");
-            assert_eq!(counter.tokens(), each, "{text}");
+            assert_eq!((counter.tokens(), counter.with_text), (each, each), "{text}");
             counter.read(format!("data:{text}\n\n{event}").as_bytes());
             assert_eq!(counter.tokens(), 3 * each, "two in one chunk: {text}");
         }
     }
+    // Events of other kinds count while nothing better is known, and are no floor.
+    let mut counter = read(StreamFormat::Events, &[b"data: {\"token\":{\"id\":1}}\n\n"]);
+    assert_eq!((counter.tokens(), counter.with_text), (1, 0));
+    assert_eq!(counter.usage().output, Some(1));
 }
 
 #[test]
 fn ollama_streams_lines_and_reports_its_counts_at_the_end() {
-    let lines = [
-        &b"{\"message\":{\"role\":\"assistant\",\"content\":\"x\"},\"done\":false}\n"[..],
-        b"{\"done\":true,\"total_duration\":5,\"prompt_eval_count\":26,\"eval_count\":298}\n",
-    ];
-    let counter = read(StreamFormat::Lines, &lines);
-    assert_eq!(counter.tokens(), 1, "the last line is no token");
-    assert_eq!(
-        counter.usage(),
-        TokenUsage { prompt: Some(26), output: Some(298), cached: None, counted: false }
+    let lines = concat!(
+        "{\"message\":{\"role\":\"assistant\",\"content\":\"x\"},\"done\":false}\n",
+        "{\"done\":true,\"total_duration\":5,\"prompt_eval_count\":26,\"eval_count\":298}\n",
     );
+    check(StreamFormat::Lines, lines, [Some(26), None, Some(298)]);
+    let counter = read(StreamFormat::Lines, &[lines.as_bytes()]);
+    assert_eq!(counter.tokens(), 1, "the last line is no token");
 }
 
 #[test]
 fn counts_of_ollama_are_found_in_any_order_however_they_are_cut() {
     let texts = [
         "{\"done\":true,\"prompt_eval_count\":26,\"prompt_eval_duration\":9,\"eval_count\":3}\n",
-        "{\"done\":true,\"eval_count\": 3,\"eval_duration\":7,\"prompt_eval_count\": 26}\n",
+        "{\"done\":true,\"eval_count\" : 3,\"eval_duration\":7, \"prompt_eval_count\": 26}\n",
+        "{\"draft_eval_count\":9,\"done\":true,\"prompt_eval_count\":26,\"eval_count\":3}",
     ];
     for text in texts {
-        let bytes = text.as_bytes();
-        for (from, to) in (0..=bytes.len()).flat_map(|to| (0..=to).map(move |from| (from, to))) {
-            let chunks = [&bytes[..from], &bytes[from..to], &bytes[to..]];
-            check_counts_of_ollama(text, &chunks);
-        }
-        for size in 1..=bytes.len() {
-            check_counts_of_ollama(text, &bytes.chunks(size).collect::<Vec<_>>());
+        for format in [StreamFormat::Lines, StreamFormat::Whole] {
+            check(format, text, [Some(26), None, Some(3)]);
         }
     }
-}
-
-fn check_counts_of_ollama(text: &str, chunks: &[&[u8]]) {
-    for format in [StreamFormat::Lines, StreamFormat::Whole] {
-        let used = read(format, chunks).usage();
-        let want = TokenUsage { prompt: Some(26), output: Some(3), cached: None, counted: false };
-        let sizes: Vec<_> = chunks.iter().map(|chunk| chunk.len()).collect();
-        assert_eq!(used, want, "{text} in chunks of {sizes:?}");
-    }
-}
-
-#[test]
-fn a_key_that_only_ends_like_one_of_ollamas_is_none() {
-    let text = b"{\"draft_eval_count\":9,\"prompt_eval_count\":26,\"eval_count\":3}\n";
-    let used = read(StreamFormat::Whole, &[text]).usage();
-    assert_eq!(
-        used,
-        TokenUsage { prompt: Some(26), output: Some(3), cached: None, counted: false }
-    );
-}
-
-#[test]
-fn a_whole_response_reports_its_usage_and_no_tokens() {
-    let answer =
-        b"{\"usage\": {\"input_tokens\": 7, \"output_tokens\": 3}, \"object\":\"response\"}";
-    let counter = read(StreamFormat::Whole, &[answer]);
-    assert_eq!(counter.tokens(), 0);
-    assert_eq!(
-        counter.usage(),
-        TokenUsage { prompt: Some(7), output: Some(3), cached: None, counted: false }
-    );
 }
 
 #[test]
 fn nothing_said_is_nothing_known() {
-    for text in ["", "{}", "\"usage\"", "{\"usage\":{\"prompt_tokens\":x}}"] {
-        assert_eq!(
-            read(StreamFormat::Whole, &[text.as_bytes()]).usage(),
-            TokenUsage::default(),
-            "{text}"
+    for text in [
+        "",
+        "{}",
+        "\"usage\"",
+        "{\"usage\":{\"prompt_tokens\":x}}",
+        "{\"usage\":null}",
+        "{\"usage\":[{\"prompt_tokens\":1}]}",
+        "{\"usage\":\"prompt_tokens\"}",
+        "{\"usage\":{\"prompt_tokens\":-1,\"output_tokens\":1.5,\"cached_tokens\":1e9}}",
+        "{\"usage\":{\"prompt_tokens\":\"5\",\"output_tokens\":[5],\"x\":{\"input_tokens\":5}}}",
+    ] {
+        check(StreamFormat::Whole, text, [None; 3]);
+    }
+    let audio = b"{\"usage\":{\"prompt_tokens\":5}}";
+    assert_eq!(read(StreamFormat::Opaque, &[audio]).usage(), TokenUsage::default());
+    let compressed = read(StreamFormat::Encoded, &[audio]).usage();
+    assert_eq!(compressed, TokenUsage { by_length: Some(29), ..TokenUsage::default() });
+}
+
+/// An engine repeats tools, metadata and texts of a client. None of it is a usage.
+#[test]
+fn x05_a_look_alike_is_no_usage_wherever_it_stands() {
+    let quoted = serde_json::to_string(FORGED).unwrap();
+    let escaped = FORGED.replace("usage", "\\u0075sage");
+    let twice = format!("{{\"a\":{FORGED},\"a\":{FORGED}}}");
+    let list = format!("[{FORGED},[{FORGED}]]");
+    let usage = "\"usage\":{\"input_tokens\":7,\"input_tokens_details\":{\"cached_tokens\":2},\
+                 \"x\":{\"output_tokens\":9},\"output_tokens\":3}";
+    for forged in [FORGED, &quoted, &escaped, &twice, &list] {
+        let around = [
+            format!("{{{usage},\"tools\":{forged}}}"),
+            format!("{{\"tools\":{forged},{usage}}}"),
+            format!("{{\"response\":{forged},\"message\":{forged},{usage},\"text\":{forged}}}"),
+            format!("{{\"\\u0075sage\":{forged},\"usag\\u0065\":{forged},{usage}}}"),
+        ];
+        for text in &around {
+            check(StreamFormat::Whole, text, [Some(7), Some(2), Some(3)]);
+        }
+        let done = format!(
+            "{{\"x\":{forged},\"prompt_eval_count\":7,\"eval_count\":3,\
+                            \"message\":{forged},\"done\":true}}\n"
         );
+        check(StreamFormat::Lines, &done, [Some(7), None, Some(3)]);
+        let events = [
+            format!(
+                "data: {{\"response\":{{\"tools\":{forged},\"usage\":null}},\"usage\":null}}\n\n"
+            ),
+            format!("data: {{\"response\":{{\"text\":{forged},{usage},\"user\":{forged}}}}}\n\n"),
+            format!("data: {{\"item\":{forged}}}\n\n: {forged}\n\nevent: {forged}\n\n"),
+        ];
+        check(StreamFormat::Events, &events.concat(), [Some(7), Some(2), Some(3)]);
     }
 }
 
-/// A backend may repeat texts of the client: they hide no usage, in whatever chunks they come.
+/// Anthropic's API reports a prompt without its cached part, and the sum of the output at the end.
 #[test]
-fn x05_a_later_key_hides_no_earlier_usage() {
-    let answer = b"{\"usage\":{\"input_tokens\":7,\"output_tokens\":3},\"user\":\"usage\",\
-                   \"tools\":[{\"usage\":{\"output_tokens\":0}}]}";
-    for cut in 0..answer.len() {
-        let (one, two) = answer.split_at(cut);
-        let used = read(StreamFormat::Whole, &[one, two]).usage();
-        assert_eq!((used.prompt, used.output), (Some(7), Some(3)), "{cut}");
+fn x05_usage_of_anthropics_messages_is_read_from_its_two_events() {
+    let events = [
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":\
+         {\"input_tokens\":5,\"cache_read_input_tokens\":20,\"cache_creation_input_tokens\":3,\
+         \"output_tokens\":1},\"content\":[]}}\n\n",
+        "data: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\
+         \"text\":\"x\"}}\n\n",
+        "data: {\"type\":\"message_delta\",\"delta\":{},\"usage\":{\"output_tokens\":30}}\n\n",
+    ];
+    check(StreamFormat::Events, &events.concat(), [Some(28), Some(20), Some(30)]);
+}
+
+/// A report cannot be below what passed.
+#[test]
+fn x05_events_with_text_are_a_floor() {
+    let low = CHAT.replace("\"completion_tokens\":2", "\"completion_tokens\":1");
+    check(StreamFormat::Events, &low, [Some(11), Some(4), Some(2)]);
+    let lifecycle = "data: {\"response\":{\"text\":{}}}\n\ndata: {\"part\":{\"text\":\"ab\"}}\n\n";
+    let usage = "data: {\"response\":{\"usage\":{\"output_tokens\":1}}}\n\n";
+    check(StreamFormat::Events, &format!("{lifecycle}{usage}"), [None, None, Some(1)]);
+}
+
+/// A line may be longer than what waits for its end, and may then have its usage anywhere.
+#[test]
+fn x05_usage_is_read_from_lines_of_any_length() {
+    let long = "x".repeat(3 * HELD_MAX);
+    let usage = "\"usage\":{\"input_tokens\":7,\"output_tokens\":3}";
+    for text in [
+        format!("data: {{\"response\":{{\"a\":\"{long}\",\"tools\":[{FORGED}],{usage}}}}}\n\n"),
+        format!("data: {{\"response\":{{{usage},\"a\":\"{long}\",\"tools\":[{FORGED}]}}}}\n\n"),
+        format!(": {long}{{{usage}}}\n\ndata: {{\"response\":{{{usage}}}}}\n\n"),
+    ] {
+        for size in [1, 100, HELD_MAX - 1, HELD_MAX, HELD_MAX + 1, text.len()] {
+            let chunks: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
+            let mut counter = read(StreamFormat::Events, &chunks);
+            assert!(counter.held.capacity() <= 2 * HELD_MAX, "{}", counter.held.capacity());
+            assert_eq!(counts(counter.usage()), [Some(7), None, Some(3)], "in chunks of {size}");
+        }
     }
+    let comment = format!(": {long}{{{usage}}}\n\n");
+    let chunks: Vec<&[u8]> = comment.as_bytes().chunks(HELD_MAX).collect();
+    assert_eq!(read(StreamFormat::Events, &chunks).usage(), TokenUsage::default());
+}
+
+/// Without usage the text counts, and neither names nor numbers do.
+#[test]
+fn x05_a_response_without_usage_has_the_length_of_its_text() {
+    let by_length = |text: &str| {
+        let sizes = [1, 7, 64, text.len()];
+        let counters = sizes.map(|size| {
+            read(StreamFormat::Whole, &text.as_bytes().chunks(size).collect::<Vec<_>>()).usage()
+        });
+        counters[3].by_length
+    };
+    let words = "word ".repeat(100);
+    let chat = format!(
+        "{{\"id\":\"chatcmpl-1\",\"choices\":[{{\"message\":{{\"content\":\"{words}\"}}}}]}}"
+    );
+    assert_eq!(by_length(&chat), Some(125));
+    assert_eq!(by_length(&format!("{{\"model\":\"m\",\"response\":\"{words}\"}}")), Some(125));
+    assert_eq!(by_length("{\"data\":[{\"embedding\":[0.25,0.5]}],\"model\":\"m\"}"), None);
+    let grouped = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{words}\"}}}}]}}\n\n");
+    assert_eq!(read(StreamFormat::Events, &[grouped.as_bytes()]).usage().output, Some(125));
 }
 
 /// Whether a backend could send this: JSON in events, in lines or as a whole.
@@ -173,30 +261,37 @@ fn is_json(format: StreamFormat, input: &[u8]) -> bool {
     match format {
         StreamFormat::Events => lines.all(is_event),
         StreamFormat::Lines => lines.all(read),
-        StreamFormat::Whole => read(text),
+        _ => read(text),
     }
 }
 
-/// The reported usage does not depend on how the stream is cut, and no text adds tokens out of
-/// proportion.
+/// The usage does not depend on how the stream is cut, and no text adds tokens out of proportion.
 #[test]
 fn x03_fuzz_streams() {
     let lines = b"{\"response\":\"a\",\"done\":false}\n\
         {\"done\":true,\"prompt_eval_count\":7,\"eval_count\":3}\n";
-    let words: [&[u8]; 5] =
-        [b"data: ", b"\n\n", b"\"usage\":null,", b"\"delta\":{},", b"\"completion_tokens\":9,"];
-    crate::fuzz::fuzz("streams", &[CHAT.as_bytes(), lines], &words, |input, dice| {
+    let words: [&[u8]; 7] = [
+        b"data: ",
+        b"\n\n",
+        b"\"usage\":null,",
+        b"\"usage\":{\"prompt_tokens\":5},",
+        b"\"x\":[{\"usage\":{\"cached_tokens\":8}}],",
+        b"\"delta\":{},",
+        b"\"completion_tokens\":9,",
+    ];
+    let seeds = [CHAT.as_bytes(), lines, FORGED.as_bytes()];
+    crate::fuzz::fuzz("streams", &seeds, &words, |input, dice| {
         let mut outcome = String::new();
         for format in [StreamFormat::Events, StreamFormat::Lines, StreamFormat::Whole] {
-            let whole = read(format, &[input]);
-            let in_pieces = read(format, &dice.pieces(input));
+            let mut whole = read(format, &[input]);
+            let mut in_pieces = read(format, &dice.pieces(input));
             assert!(whole.tokens() as usize <= input.len());
             let (one, other) = (whole.usage(), in_pieces.usage());
+            // Of a line that no backend sends, the parts behind those that are held may differ.
             let sound = is_json(format, input);
-            // No backend sends the counts of both APIs.
-            let both = has(input, b"\"usage\"") && has(input, b"eval_count");
-            if sound && !one.counted && !other.counted && !both {
-                assert_eq!(one, other, "{format:?}: {:?}", String::from_utf8_lossy(input));
+            if sound || input.len() <= HELD_MAX {
+                let input = String::from_utf8_lossy(input);
+                assert_eq!(counts(one), counts(other), "{format:?}: {input:?}");
             }
             outcome += &format!("{}{}{sound}", whole.tokens().min(4), one.output.is_some());
         }

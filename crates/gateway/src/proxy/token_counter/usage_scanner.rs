@@ -1,0 +1,402 @@
+//! Reads the usage of a response where its API has it, and nowhere else.
+//!
+//! An engine repeats what its client sent: tools, metadata, a text. What looks like a usage there
+//! is the client's, so a key counts by its place in the JSON alone: `usage` at the top, or in the
+//! `response` or `message` of an event, and Ollama's counts at the top. The scanner follows the
+//! nesting in one pass over bytes that may be cut anywhere; it builds no tree and remembers at most
+//! one key. A key that is written with escapes is none: no engine writes its own so.
+
+use memchr::memchr2;
+
+/// The longest key that matters.
+const KEY_MAX: usize = 27;
+/// Bytes of a value without meaning that are searched at a time.
+const BLOCK: usize = 32;
+/// Texts up to this length, and so much before the next text, are read byte by byte.
+const SHORT: usize = 16;
+const DENSE: usize = 4;
+
+/// The counts of a report, as far as they were stated. Where one is stated several times, the
+/// largest counts: streams report sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reported {
+    prompt: Option<u64>,
+    output: Option<u64>,
+    cached: Option<u64>,
+    /// The parts of a prompt that Anthropic's API does not count in `input_tokens`.
+    read_from_cache: Option<u64>,
+    written_to_cache: Option<u64>,
+}
+
+/// The scanner and its position.
+#[derive(Debug)]
+pub(super) struct UsageScanner {
+    /// Whether the JSON is that of events, some of which have their usage in an object.
+    events: bool,
+    place: Place,
+    /// How many objects and arrays without meaning are open in that place.
+    skipped: u64,
+    text: Text,
+    /// The bytes of the text that is being read.
+    length: u64,
+    /// The last text in a place with a meaning.
+    word: Word,
+    /// The key whose value comes next.
+    field: Field,
+    number: Option<u64>,
+    reported: Reported,
+    /// The bytes of all texts, without names and without those of the envelope.
+    text_bytes: u64,
+}
+
+/// The innermost object that has a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Outside,
+    Top,
+    /// The `response` or the `message` of an event.
+    Nested,
+    Usage(Outer),
+    Details(Outer),
+}
+
+/// What a usage stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outer {
+    Top,
+    Nested,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Text {
+    Outside,
+    Inside,
+    /// Behind a backslash.
+    Escaped,
+}
+
+/// A text, as far as it may be a key.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    bytes: [u8; KEY_MAX],
+    /// More than there is room for if it is no key that matters.
+    length: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    None,
+    Usage,
+    /// An object that may have a usage; in Ollama's lines the text of the response.
+    Container,
+    Details,
+    Count(Count),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Count {
+    Prompt,
+    Output,
+    Cached,
+    ReadFromCache,
+    WrittenToCache,
+}
+
+// === impl UsageScanner ===
+
+impl UsageScanner {
+    /// A scanner of one piece of JSON, or of events that each are one.
+    pub(super) fn new(events: bool) -> Self {
+        Self {
+            events,
+            place: Place::Outside,
+            skipped: 0,
+            text: Text::Outside,
+            length: 0,
+            word: Word::EMPTY,
+            field: Field::None,
+            number: None,
+            reported: Reported::default(),
+            text_bytes: 0,
+        }
+    }
+
+    /// The next bytes belong to another piece of JSON. What was reported stays.
+    pub(super) fn begin(&mut self) {
+        let (reported, text_bytes) = (self.reported, self.text_bytes);
+        *self = Self { reported, text_bytes, ..Self::new(self.events) };
+    }
+
+    /// Reads the next bytes.
+    pub(super) fn read(&mut self, mut bytes: &[u8]) {
+        while let Some(&first) = bytes.first() {
+            let read = match self.text {
+                Text::Inside => self.read_text(bytes),
+                Text::Escaped => {
+                    self.text = Text::Inside;
+                    self.length += 1;
+                    1
+                }
+                Text::Outside if self.skipped > 0 => self.skip(bytes),
+                Text::Outside if matches!(self.field, Field::Count(_)) || is_structure(first) => {
+                    self.read_structure(first);
+                    1
+                }
+                Text::Outside => {
+                    bytes.iter().position(|&byte| is_structure(byte)).unwrap_or(bytes.len())
+                }
+            };
+            bytes = &bytes[read..];
+        }
+    }
+
+    pub(super) fn reported(&self) -> &Reported {
+        &self.reported
+    }
+
+    pub(super) fn text_bytes(&self) -> u64 {
+        self.text_bytes
+    }
+
+    /// Reads a text up to its end or to an escape. Returns the number of bytes read.
+    fn read_text(&mut self, bytes: &[u8]) -> usize {
+        let end = text_end(bytes);
+        self.length += end as u64;
+        if self.skipped == 0 && self.field == Field::None {
+            self.word.extend(&bytes[..end]);
+        }
+        match bytes.get(end) {
+            Some(b'"') => {
+                self.text = Text::Outside;
+                let is_name = bytes.get(end + 1) == Some(&b':');
+                if !is_name && (self.skipped > 0 || self.field == Field::Container) {
+                    self.text_bytes += self.length;
+                }
+            }
+            Some(_) => {
+                self.text = Text::Escaped;
+                self.word.spoil();
+            }
+            None => return end,
+        }
+        end + 1
+    }
+
+    /// Passes over a value without meaning, up to its end or to a text that is not plain. Returns
+    /// the number of bytes read.
+    fn skip(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            at += 1;
+            match byte {
+                b'"' => {
+                    let text = &bytes[at..];
+                    let end = text_end(text);
+                    at += end;
+                    if text.get(end) != Some(&b'"') {
+                        self.begin_text();
+                        self.length = end as u64;
+                        return at;
+                    }
+                    at += 1;
+                    if text.get(end + 1) != Some(&b':') {
+                        self.text_bytes += end as u64;
+                    }
+                }
+                b'{' | b'[' => self.skipped += 1,
+                b'}' | b']' => {
+                    self.skipped -= 1;
+                    if self.skipped == 0 {
+                        return at;
+                    }
+                }
+                _ => at += text_or_bracket(&bytes[at..]),
+            }
+        }
+        at
+    }
+
+    fn begin_text(&mut self) {
+        (self.text, self.length) = (Text::Inside, 0);
+    }
+
+    /// Reads a byte outside of texts, in a place with a meaning.
+    fn read_structure(&mut self, byte: u8) {
+        if let (Field::Count(_), b'0'..=b'9') = (self.field, byte) {
+            let digit = u64::from(byte - b'0');
+            let number = self.number.unwrap_or(0).saturating_mul(10).saturating_add(digit);
+            self.number = Some(number);
+            return;
+        }
+        self.end_number(byte);
+        match byte {
+            b'"' => {
+                self.begin_text();
+                self.word = Word::EMPTY;
+            }
+            b':' => self.field = self.field_of_word(),
+            b'{' => self.open(),
+            b'[' => {
+                self.skipped = 1;
+                self.field = Field::None;
+            }
+            b'}' => self.close(),
+            b',' => self.field = Field::None,
+            _ => {}
+        }
+    }
+
+    /// A byte that is no digit ends a number. What it ends may be no count: -1, 1.5 or 1e9.
+    fn end_number(&mut self, byte: u8) {
+        let Field::Count(count) = self.field else { return };
+        match self.number.take() {
+            Some(number) if matches!(byte, b',' | b'}' | b' ' | b'\n' | b'\r' | b'\t') => {
+                self.reported.note(count, number);
+                self.field = Field::None;
+            }
+            Some(_) => self.field = Field::None,
+            None if byte == b'-' => self.field = Field::None,
+            None => {}
+        }
+    }
+
+    fn open(&mut self) {
+        let inside = match (self.place, self.field) {
+            (Place::Outside, _) => Some(Place::Top),
+            (Place::Top, Field::Usage) => Some(Place::Usage(Outer::Top)),
+            (Place::Nested, Field::Usage) => Some(Place::Usage(Outer::Nested)),
+            (Place::Top, Field::Container) if self.events => Some(Place::Nested),
+            (Place::Usage(outer), Field::Details) => Some(Place::Details(outer)),
+            _ => None,
+        };
+        match inside {
+            Some(place) => self.place = place,
+            None => self.skipped = 1,
+        }
+        self.field = Field::None;
+    }
+
+    fn close(&mut self) {
+        self.place = match self.place {
+            Place::Outside | Place::Top => Place::Outside,
+            Place::Nested | Place::Usage(Outer::Top) => Place::Top,
+            Place::Usage(Outer::Nested) => Place::Nested,
+            Place::Details(outer) => Place::Usage(outer),
+        };
+        self.field = Field::None;
+    }
+
+    fn field_of_word(&self) -> Field {
+        let Some(word) = self.word.get() else { return Field::None };
+        match (self.place, word) {
+            (Place::Top | Place::Nested, b"usage") => Field::Usage,
+            (Place::Top, b"response" | b"message") => Field::Container,
+            (Place::Top, b"prompt_eval_count") => Field::Count(Count::Prompt),
+            (Place::Top, b"eval_count") => Field::Count(Count::Output),
+            (Place::Usage(_), word) => Field::in_usage(word),
+            (Place::Details(_), b"cached_tokens") => Field::Count(Count::Cached),
+            _ => Field::None,
+        }
+    }
+}
+
+// === impl Field ===
+
+impl Field {
+    fn in_usage(word: &[u8]) -> Self {
+        Self::Count(match word {
+            b"prompt_tokens" | b"input_tokens" => Count::Prompt,
+            b"completion_tokens" | b"output_tokens" => Count::Output,
+            b"cached_tokens" => Count::Cached,
+            b"cache_read_input_tokens" => Count::ReadFromCache,
+            b"cache_creation_input_tokens" => Count::WrittenToCache,
+            b"prompt_tokens_details" | b"input_tokens_details" => return Self::Details,
+            _ => return Self::None,
+        })
+    }
+}
+
+// === impl Reported ===
+
+impl Reported {
+    /// The tokens of the whole prompt.
+    pub(super) fn prompt(&self) -> Option<u64> {
+        let beside = [self.read_from_cache, self.written_to_cache];
+        let beside = beside.into_iter().flatten().fold(0, u64::saturating_add);
+        self.prompt.map(|prompt| prompt.saturating_add(beside))
+    }
+
+    pub(super) fn output(&self) -> Option<u64> {
+        self.output
+    }
+
+    pub(super) fn cached(&self) -> Option<u64> {
+        self.cached.max(self.read_from_cache)
+    }
+
+    fn note(&mut self, count: Count, number: u64) {
+        let noted = match count {
+            Count::Prompt => &mut self.prompt,
+            Count::Output => &mut self.output,
+            Count::Cached => &mut self.cached,
+            Count::ReadFromCache => &mut self.read_from_cache,
+            Count::WrittenToCache => &mut self.written_to_cache,
+        };
+        *noted = (*noted).max(Some(number));
+    }
+}
+
+// === impl Word ===
+
+impl Word {
+    const EMPTY: Self = Self { bytes: [0; KEY_MAX], length: 0 };
+
+    fn extend(&mut self, bytes: &[u8]) {
+        let end = self.length.saturating_add(bytes.len());
+        match self.bytes.get_mut(self.length..end) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.length = end;
+            }
+            None => self.spoil(),
+        }
+    }
+
+    /// It is no key that matters.
+    fn spoil(&mut self) {
+        self.length = usize::MAX;
+    }
+
+    fn get(&self) -> Option<&[u8]> {
+        self.bytes.get(..self.length)
+    }
+}
+
+/// Where a text ends or has an escape; the length of the bytes if it does neither in them.
+fn text_end(bytes: &[u8]) -> usize {
+    // Keys are too short for SIMD to pay off.
+    let start = &bytes[..bytes.len().min(SHORT)];
+    let at = start.iter().position(|&byte| matches!(byte, b'"' | b'\\'));
+    at.unwrap_or_else(|| memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len()))
+}
+
+/// Whether a byte outside of texts means more than a part of a number or a word.
+fn is_structure(byte: u8) -> bool {
+    matches!(byte, b'"' | b':' | b',' | b'{' | b'}' | b'[' | b']')
+}
+
+/// Where the first byte is that begins a text or that opens or closes an object or an array; the
+/// length of the bytes if there is none.
+fn text_or_bracket(bytes: &[u8]) -> usize {
+    // A bracket and its brace differ by one bit.
+    let is_one = |byte: u8| byte == b'"' || matches!(byte | 0x20, b'{' | b'}');
+    let start = &bytes[..bytes.len().min(DENSE)];
+    if let Some(at) = start.iter().position(|&byte| is_one(byte)) {
+        return at;
+    }
+    // The compiler vectorises a fold, but not a search.
+    let is_plain = |block: &&[u8]| !block.iter().fold(false, |any, &byte| any | is_one(byte));
+    let plain = bytes.chunks_exact(BLOCK).take_while(is_plain).count() * BLOCK;
+    let rest = &bytes[plain..];
+    plain + rest.iter().position(|&byte| is_one(byte)).unwrap_or(rest.len())
+}
