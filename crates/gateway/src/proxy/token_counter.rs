@@ -8,6 +8,7 @@
 //! report no usage, and because a report cannot be below what passed (`event_text`).
 
 mod event_text;
+mod reported;
 mod usage_scanner;
 
 use std::sync::LazyLock;

@@ -8,6 +8,8 @@
 
 use memchr::memchr2;
 
+use super::reported::{Count, Reported};
+
 /// The longest key that matters.
 const KEY_MAX: usize = 27;
 /// Bytes of a value without meaning that are searched at a time.
@@ -15,18 +17,6 @@ const BLOCK: usize = 32;
 /// Texts up to this length, and so much before the next text, are read byte by byte.
 const SHORT: usize = 16;
 const DENSE: usize = 4;
-
-/// The counts of a report, as far as they were stated. Where one is stated several times, the
-/// largest counts: streams report sums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reported {
-    prompt: Option<u64>,
-    output: Option<u64>,
-    cached: Option<u64>,
-    /// The parts of a prompt that Anthropic's API does not count in `input_tokens`.
-    read_from_cache: Option<u64>,
-    written_to_cache: Option<u64>,
-}
 
 /// The scanner and its position.
 #[derive(Debug)]
@@ -91,15 +81,6 @@ enum Field {
     Container,
     Details,
     Count(Count),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Count {
-    Prompt,
-    Output,
-    Cached,
-    ReadFromCache,
-    WrittenToCache,
 }
 
 // === impl UsageScanner ===
@@ -182,38 +163,16 @@ impl UsageScanner {
         end + 1
     }
 
-    /// Passes over a value without meaning, up to its end or to a text that is not plain. Returns
-    /// the number of bytes read.
+    /// Passes over a value without meaning. Returns the number of bytes read.
     fn skip(&mut self, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while let Some(&byte) = bytes.get(at) {
-            at += 1;
-            match byte {
-                b'"' => {
-                    let text = &bytes[at..];
-                    let end = text_end(text);
-                    at += end;
-                    if text.get(end) != Some(&b'"') {
-                        self.begin_text();
-                        self.length = end as u64;
-                        return at;
-                    }
-                    at += 1;
-                    if text.get(end + 1) != Some(&b':') {
-                        self.text_bytes += end as u64;
-                    }
-                }
-                b'{' | b'[' => self.skipped += 1,
-                b'}' | b']' => {
-                    self.skipped -= 1;
-                    if self.skipped == 0 {
-                        return at;
-                    }
-                }
-                _ => at += text_or_bracket(&bytes[at..]),
-            }
+        let at = text_or_bracket(bytes);
+        match bytes.get(at) {
+            Some(b'"') => self.begin_text(),
+            Some(b'{' | b'[') => self.skipped += 1,
+            Some(_) => self.skipped -= 1,
+            None => return at,
         }
-        at
+        at + 1
     }
 
     fn begin_text(&mut self) {
@@ -313,36 +272,6 @@ impl Field {
             b"prompt_tokens_details" | b"input_tokens_details" => return Self::Details,
             _ => return Self::None,
         })
-    }
-}
-
-// === impl Reported ===
-
-impl Reported {
-    /// The tokens of the whole prompt.
-    pub(super) fn prompt(&self) -> Option<u64> {
-        let beside = [self.read_from_cache, self.written_to_cache];
-        let beside = beside.into_iter().flatten().fold(0, u64::saturating_add);
-        self.prompt.map(|prompt| prompt.saturating_add(beside))
-    }
-
-    pub(super) fn output(&self) -> Option<u64> {
-        self.output
-    }
-
-    pub(super) fn cached(&self) -> Option<u64> {
-        self.cached.max(self.read_from_cache)
-    }
-
-    fn note(&mut self, count: Count, number: u64) {
-        let noted = match count {
-            Count::Prompt => &mut self.prompt,
-            Count::Output => &mut self.output,
-            Count::Cached => &mut self.cached,
-            Count::ReadFromCache => &mut self.read_from_cache,
-            Count::WrittenToCache => &mut self.written_to_cache,
-        };
-        *noted = (*noted).max(Some(number));
     }
 }
 
