@@ -23,7 +23,7 @@ const DENSE: usize = 4;
 pub(super) struct UsageScanner {
     /// Whether the JSON is that of events, some of which have their usage in an object.
     events: bool,
-    place: Place,
+    level: Level,
     /// How many objects and arrays without meaning are open in that place.
     skipped: u64,
     text: Text,
@@ -41,7 +41,7 @@ pub(super) struct UsageScanner {
 
 /// The innermost object that has a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Level {
     Outside,
     Top,
     /// The `response` or the `message` of an event.
@@ -90,7 +90,7 @@ impl UsageScanner {
     pub(super) fn new(events: bool) -> Self {
         Self {
             events,
-            place: Place::Outside,
+            level: Level::Outside,
             skipped: 0,
             text: Text::Outside,
             length: 0,
@@ -220,40 +220,40 @@ impl UsageScanner {
     }
 
     fn open(&mut self) {
-        let inside = match (self.place, self.field) {
-            (Place::Outside, _) => Some(Place::Top),
-            (Place::Top, Field::Usage) => Some(Place::Usage(Outer::Top)),
-            (Place::Nested, Field::Usage) => Some(Place::Usage(Outer::Nested)),
-            (Place::Top, Field::Container) if self.events => Some(Place::Nested),
-            (Place::Usage(outer), Field::Details) => Some(Place::Details(outer)),
+        let inside = match (self.level, self.field) {
+            (Level::Outside, _) => Some(Level::Top),
+            (Level::Top, Field::Usage) => Some(Level::Usage(Outer::Top)),
+            (Level::Nested, Field::Usage) => Some(Level::Usage(Outer::Nested)),
+            (Level::Top, Field::Container) if self.events => Some(Level::Nested),
+            (Level::Usage(outer), Field::Details) => Some(Level::Details(outer)),
             _ => None,
         };
         match inside {
-            Some(place) => self.place = place,
+            Some(level) => self.level = level,
             None => self.skipped = 1,
         }
         self.field = Field::None;
     }
 
     fn close(&mut self) {
-        self.place = match self.place {
-            Place::Outside | Place::Top => Place::Outside,
-            Place::Nested | Place::Usage(Outer::Top) => Place::Top,
-            Place::Usage(Outer::Nested) => Place::Nested,
-            Place::Details(outer) => Place::Usage(outer),
+        self.level = match self.level {
+            Level::Outside | Level::Top => Level::Outside,
+            Level::Nested | Level::Usage(Outer::Top) => Level::Top,
+            Level::Usage(Outer::Nested) => Level::Nested,
+            Level::Details(outer) => Level::Usage(outer),
         };
         self.field = Field::None;
     }
 
     fn field_of_word(&self) -> Field {
         let Some(word) = self.word.get() else { return Field::None };
-        match (self.place, word) {
-            (Place::Top | Place::Nested, b"usage") => Field::Usage,
-            (Place::Top, b"response" | b"message") => Field::Container,
-            (Place::Top, b"prompt_eval_count") => Field::Count(Count::Prompt),
-            (Place::Top, b"eval_count") => Field::Count(Count::Output),
-            (Place::Usage(_), word) => Field::in_usage(word),
-            (Place::Details(_), b"cached_tokens") => Field::Count(Count::Cached),
+        match (self.level, word) {
+            (Level::Top | Level::Nested, b"usage") => Field::Usage,
+            (Level::Top, b"response" | b"message") => Field::Container,
+            (Level::Top, b"prompt_eval_count") => Field::Count(Count::Prompt),
+            (Level::Top, b"eval_count") => Field::Count(Count::Output),
+            (Level::Usage(_), word) => Field::in_usage(word),
+            (Level::Details(_), b"cached_tokens") => Field::Count(Count::Cached),
             _ => Field::None,
         }
     }
