@@ -44,6 +44,7 @@ mod prefix_caches;
 mod queue_limits;
 mod queue_status;
 mod raw_input;
+mod readers;
 mod real_transformer;
 mod reload;
 mod reserved_places;

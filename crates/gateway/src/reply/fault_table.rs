@@ -200,7 +200,7 @@ impl Fault {
     }
 
     /// The text for people.
-    pub(super) fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::QueueTimeout(waited) => {
                 format!("Request timed out after {}s in queue", seconds(*waited))
