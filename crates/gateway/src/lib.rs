@@ -63,6 +63,7 @@ mod schema;
 mod serve;
 mod socket;
 mod state;
+mod steady_date;
 mod task;
 mod tenants;
 mod tls;

@@ -245,9 +245,9 @@ fn open_accounts(state: &State) -> Result<(), StartError> {
     let Some(file) = &config.usage_file else { return Ok(()) };
     let unfit = |error: store::StoreError| StartError::Unfit(error.into());
     let accounts = Accounts::open(file).map_err(unfit)?;
-    let now = clock::since_epoch();
+    let now = clock::date_secs();
     let used = accounts.tokens(now).map_err(unfit)?;
-    state.tenants.restore(&used, config.charge_cached, now.as_secs());
+    state.tenants.restore(&used, config.charge_cached, now);
     state.observer.account_to(accounts);
     Ok(())
 }

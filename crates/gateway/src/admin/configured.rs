@@ -24,7 +24,7 @@ const EXPIRES_SOON_SECS: u64 = 7 * 24 * 3600;
 pub(super) fn tenants(state: &State) -> (Vec<TenantState>, usize) {
     let accounts = state.observer.accounts();
     let used = accounts.map(|accounts| accounts.used()).unwrap_or_default();
-    let (config, now) = (state.config.load(), clock::since_epoch().as_secs());
+    let (config, now) = (state.config.load(), clock::date_secs());
     let entry = |tenant: &Arc<Tenant>| {
         let used = used.get(&tenant.name).copied().unwrap_or_default();
         let used_up = state.tenants.used_up(tenant, now);
