@@ -41,6 +41,7 @@ mod page_proofs;
 mod passthrough;
 mod paths;
 mod prefix_caches;
+mod process_limits;
 mod queue_limits;
 mod queue_status;
 mod raw_input;

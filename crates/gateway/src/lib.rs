@@ -53,6 +53,7 @@ mod observe;
 mod output_history;
 mod places;
 mod plain_file;
+mod process_limits;
 mod prometheus_parser;
 mod proxy;
 mod reply;

@@ -1,5 +1,5 @@
-//! The parts of `/status` that the configuration decides: tenants, keys, certificates, and changes
-//! that are not in force.
+//! The parts of `/status` that the configuration decides: tenants, keys, certificates, changes that
+//! are not in force, and connections.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -8,7 +8,9 @@ use super::busiest_of;
 use crate::api_keys::KeyOwner;
 use crate::clock;
 use crate::config::settings::tenants::{OnQuota, Tenant};
-use crate::diagnosis::situation::{CertificateExpiry, KeyExpiry, ReloadState, TenantState};
+use crate::diagnosis::situation::{
+    CertificateExpiry, ConnectionState, KeyExpiry, ReloadState, TenantState,
+};
 use crate::state::State;
 use crate::tls::Certificate;
 
@@ -83,5 +85,15 @@ pub(super) fn reload(state: &State) -> ReloadState {
         problems_total: problems.len(),
         problems: problems.into_iter().take(PROBLEMS_MAX).collect(),
         awaits_restart: awaits_restart.into_iter().take(RESTART_KEYS_MAX).collect(),
+    }
+}
+
+pub(super) fn connections(state: &State) -> ConnectionState {
+    let (files, configured) = (state.open_files, state.config.load().server.connections_max);
+    ConnectionState {
+        open: state.connections.count(),
+        most: files.clients(configured),
+        expected: files.missing(configured),
+        open_files_max: files.most,
     }
 }

@@ -94,8 +94,8 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     let server = &config.server;
     // Clients that take all connections do not close the status pages of another address.
     let (connections, most) = match worker.doors.api {
-        true => (&state.connections, server.connections_max),
-        false => (&state.page_connections, PAGE_CONNECTIONS_MAX),
+        true => (&state.connections, state.open_files.clients(server.connections_max)),
+        false => (&state.page_connections, state.open_files.pages(PAGE_CONNECTIONS_MAX)),
     };
     let Some(_place) = connections.join(most) else {
         let _ = stream.try_write(&raw(&Fault::Overloaded.into()));
