@@ -47,6 +47,7 @@ mod queue_status;
 mod raw_input;
 mod readers;
 mod real_transformer;
+mod rebound_names;
 mod reload;
 mod reserved_places;
 mod retries;
