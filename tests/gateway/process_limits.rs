@@ -152,7 +152,8 @@ fn x05_a_clock_that_jumps_gives_no_new_quota_and_keeps_no_old_one() {
     jump(0);
     let rows = gateway.ask(&HttpRequest::get("/usage")).json();
     let rows = rows["data"].as_array().unwrap();
-    let hours = || rows.iter().map(|row| row["hour"].as_str().unwrap());
-    assert!(hours().all(|hour| (*began..=&*this_hour()).contains(&hour)), "{rows:?}");
+    let mut hours = rows.iter().map(|row| row["hour"].as_str().unwrap());
+    let last = this_hour();
+    assert!(hours.all(|hour| hour >= &*began && hour <= &*last), "{rows:?}");
     assert!(rows.iter().any(|row| row["tenant"] == "beta"), "{rows:?}");
 }
