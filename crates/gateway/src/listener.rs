@@ -51,7 +51,12 @@ where
     let mut told: Option<Instant> = None;
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => task::spawn(serve(stream)),
+            Ok((stream, _)) => {
+                task::spawn(serve(stream));
+                // A connection too many is closed in its task. If a whole crowd were accepted
+                // first, it would take the files of the pages and of the backends.
+                tokio::task::yield_now().await;
+            }
             Err(error) => {
                 if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
                     tracing::warn!(%error, "connections are not accepted");

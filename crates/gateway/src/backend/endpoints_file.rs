@@ -206,8 +206,8 @@ fn deserialize_json(text: &str) -> Result<Vec<(u64, ListedEndpoint)>, serde_json
     Ok(raw.endpoints.iter().map(line).zip(file.endpoints).collect())
 }
 
-/// An address as it stands in a URL: a host name, or an address of IPv4 or IPv6. Anything else, such
-/// as a path or the name of a user, would change which server gets the requests.
+/// An address as it stands in a URL: a host name, or an address of IPv4 or IPv6. Anything else,
+/// such as a path or the name of a user, would change which server gets the requests.
 fn host(address: &str) -> Option<String> {
     let v6 = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
     if v6.parse::<Ipv6Addr>().is_ok() {
