@@ -77,9 +77,8 @@ fn names(gateway: &Gateway, folder: &str) -> Vec<String> {
 fn x05_d10_a_batch_with_a_line_that_servers_read_differently_fails() {
     let gateway = gateway("");
     for body in ["{\"model\":\"m\",\"Model\":\"x\"}", "{\"model\":\"m\",\"n\":1,\"N\":9}"] {
-        let line = format!(
-            "{{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{body}}}\n"
-        );
+        let head = "\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\"";
+        let line = format!("{{{head},\"body\":{body}}}\n");
         let batch = create(&gateway, &upload(&gateway, &line));
         let failed = await_status(&gateway, &batch, "failed");
         let error = &failed["errors"]["data"][0];

@@ -1,5 +1,5 @@
-//! X05: names that were made to point to this machine (DNS rebinding), at each of its addresses, and
-//! what browsers may take our responses for.
+//! X05: names that were made to point to this machine (DNS rebinding), at each of its addresses,
+//! and what browsers may take our responses for.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 

@@ -2,8 +2,8 @@
 //!
 //! The model decides what a tenant may do. So a form that another parser could read in another way
 //! is refused: one that names the model twice or in another spelling, is malformed, has text around
-//! its parts (which a server may read as JSON), or has its boundary in any other place than before a
-//! part and at the end.
+//! its parts (which a server may read as JSON), or has its boundary in any other place than before
+//! a part and at the end.
 
 use std::borrow::Cow;
 use std::ops::Range;

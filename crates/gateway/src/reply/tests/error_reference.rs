@@ -112,8 +112,8 @@ fn when(fault: &Fault) -> &'static str {
             "one of four reasons. (1) There are more connections than \
                 `server.connections_max`, or than the files that the process may open. (2) More \
                 than 256 [reads](GATEWAY.md#reads-and-options) run at once. (3) The request bodies \
-                together exceed `server.bodies_limit`. (4) `/status/stream`: 64 viewers are there, or 16 of this \
-                address"
+                together exceed `server.bodies_limit`. (4) `/status/stream`: 64 viewers are \
+                there, or 16 of this address"
         }
         DeadlineExceeded => {
             "the time of `X-Request-Timeout-Ms` or `X-Deadline-Ms` has passed; or the request \
