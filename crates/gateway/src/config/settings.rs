@@ -106,8 +106,7 @@ pub struct Server {
     pub bodies_limit: usize,
     /// The largest request head, in bytes.
     pub header_limit: usize,
-    /// The most client connections at once; by default as many as the process may open, up to a
-    /// bound.
+    /// The most client connections at once; by default what the open files allow.
     pub connections_max: Option<usize>,
     /// How long a client may take to send a request head.
     pub header_timeout: Duration,
