@@ -161,7 +161,11 @@ fn x06_check_warns_of_an_endpoints_file_that_cannot_be_used() {
         ("endpoints: [", ""),
         ("- a\n", ""),
         (&unknown, "endpoints[0]: kind \"vlm\" is unknown"),
-        (&twice, "endpoints[1]: the name \"b\" occurs twice"),
+        (&twice, "line 3: endpoints[1]: the name \"b\" occurs twice"),
+        (
+            &entry("b", "u:p@h/v1", 1).replacen("- ", "endpoints:\n- ", 1),
+            "line 2: endpoints[0]: address",
+        ),
     ] {
         fs::write(folder.path().join("e.yaml"), content).unwrap();
         let (success, said) = verdict(&folder, &of("e.yaml"));

@@ -77,3 +77,37 @@ fn x05_x02_behind_envoy_fresh_names_take_no_share_of_another_tenant() {
     let served = count(&backend.tags()[1..41], "honest");
     assert!((16..=24).contains(&served), "{served} of 40");
 }
+
+#[test]
+fn x05_x02_behind_envoy_a_body_that_servers_read_differently_is_refused() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let key = keys.tenant("alpha", "a");
+    let tenants = "[[tenants]]\nname = \"alpha\"\nmodels = [\"m\"]\n\
+        [admin]\nwithout_key = \"all\"\n";
+    let sections = format!("{}{tenants}{TWO}", keys.section());
+    let text = config(&sections, &[("one", backend.address())]);
+    let picker = Picker::start(Recipe::original_dst(), &text);
+    let form = "--B\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n--B--\r\n";
+    let bodies = [
+        "{\"model\":\"m\",\"Model\":\"secret\"}",
+        "{\"model\":\"m\",\"Max_Tokens\":9}",
+        "{\"model\":\"m\"}{\"model\":\"secret\"}",
+        &format!("{{\"model\":\"secret\"}}\r\n{form}"),
+    ];
+    for body in bodies {
+        for path in ["/v1/chat/completions", "/api/chat", "/v1/messages"] {
+            let mut ask = HttpRequest::post(path, body);
+            let kind =
+                if body.contains("--B") { "multipart/form-data; boundary=B" } else { "text/plain" };
+            ask.headers.retain(|(name, _)| name != "content-type");
+            let answer = picker.ask(&ask.header("content-type", kind).key(&key));
+            assert_eq!(
+                (answer.status, answer.code()),
+                (400, "invalid_request".into()),
+                "{path} {body}"
+            );
+        }
+    }
+    assert_eq!(picker.ask(&chat("m").key(&key)).status, 200);
+    assert_eq!(backend.seen().len(), 1);
+}

@@ -72,6 +72,21 @@ fn names(gateway: &Gateway, folder: &str) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// The gateway checks each line as it checks a request, before the first one is sent.
+#[test]
+fn x05_d10_a_batch_with_a_line_that_servers_read_differently_fails() {
+    let gateway = gateway("");
+    for body in ["{\"model\":\"m\",\"Model\":\"x\"}", "{\"model\":\"m\",\"n\":1,\"N\":9}"] {
+        let head = "\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\"";
+        let line = format!("{{{head},\"body\":{body}}}\n");
+        let batch = create(&gateway, &upload(&gateway, &line));
+        let failed = await_status(&gateway, &batch, "failed");
+        let error = &failed["errors"]["data"][0];
+        assert_eq!((&error["line"], &error["param"]), (&json!(1), &json!("body")), "{failed}");
+        assert!(error["message"].as_str().unwrap().contains("another spelling"), "{failed}");
+    }
+}
+
 fn await_no_drafts(gateway: &Gateway) {
     eventually("no drafts", || match names(gateway, "drafts") {
         drafts if drafts.is_empty() => Ok(()),

@@ -1,9 +1,18 @@
 //! The clocks. No other module reads them.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use flow::{Span, Time};
 use store::Moment;
+
+use crate::steady_date::{Clocks, SteadyDate};
+
+/// When the process read the clocks first, and the date since then.
+static DATE: LazyLock<(Instant, SteadyDate)> = LazyLock::new(|| {
+    let began = now();
+    (began, SteadyDate::new(clocks(began)))
+});
 
 /// The time since the process started, for the core.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +24,8 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn start() -> Self {
+        // A later jump of the system's clock is seen from here on.
+        LazyLock::force(&DATE);
         Self { began: now() }
     }
 
@@ -52,7 +63,17 @@ pub(crate) fn since_epoch() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
-/// The same for deadlines that outlive the process, such as those of batches.
+/// The seconds since 1970 for quotas and accounts: without jumps of the system's clock.
+pub(crate) fn date_secs() -> u64 {
+    let (began, date) = &*DATE;
+    date.secs(clocks(*began))
+}
+
+fn clocks(began: Instant) -> Clocks {
+    Clocks { monotonic: began.elapsed().as_secs(), system: since_epoch().as_secs() }
+}
+
+/// The time since 1970 for deadlines that outlive the process, such as those of batches.
 pub(crate) fn moment() -> Moment {
     Moment::from_millis(u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX))
 }

@@ -6,8 +6,10 @@
 pub(crate) mod address;
 mod band;
 mod batch_sender;
+mod body_key;
 mod caller;
 mod content_encoding;
+mod content_type;
 mod cost_estimate;
 pub(crate) mod dispatch_headers;
 pub(crate) mod duration;
@@ -38,6 +40,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method};
 
 use self::content_encoding::{encoding, plain};
+use self::content_type::{ContentType, FORM_OF_TEXT};
 use self::cost_estimate::CostEstimate;
 use self::headers::{ControlHeaders, text};
 use self::json_body::{BodyFields, ModelName};
@@ -48,7 +51,6 @@ use self::workload::WorkloadContext;
 use crate::config::Config;
 use crate::config::settings::Cost;
 use crate::config::settings::tenants::Tenant;
-use crate::multipart;
 use crate::reply::Fault;
 
 pub(crate) use self::batch_sender::Sender;
@@ -168,7 +170,7 @@ fn read_as(
     let encoding = encoding(kind.needs_model(), &controls, &parts.headers)?;
     let (body, decoded) = plain(encoding, body, config.server.body_limit)?;
     let body = with_deployment(body, deployment)?;
-    let (fields, named) = look(kind, &controls, &body)?;
+    let (fields, named) = look((kind, parts.uri.path()), &controls, &body)?;
     let charges_tokens = tenant.is_some() || config.cost == Cost::Tokens;
     if kind == RequestKind::Response && fields.background && charges_tokens {
         return Err(Fault::InvalidRequest(BACKGROUND.into()));
@@ -290,9 +292,10 @@ fn with_deployment(body: Bytes, deployment: Option<String>) -> Result<Bytes, Fau
 }
 
 /// The fields of the body, and the model that it names. If the path needs a model, an invalid body
-/// is an error. On any other path the backend judges the body.
+/// is an error. On any other path the backend judges the body, as far as all servers read it alike:
+/// some look at the content type, and some at the first bytes alone.
 fn look<'a>(
-    kind: RequestKind,
+    (kind, path): (RequestKind, &str),
     controls: &ControlHeaders<'_>,
     body: &'a [u8],
 ) -> Result<(BodyFields<'a>, Option<ModelName<'a>>), Fault> {
@@ -308,33 +311,37 @@ fn look<'a>(
         };
         return Ok((fields, Some(checked(named)?)));
     }
-    let content_type = controls.content_type.and_then(text).unwrap_or_default();
-    let is = |kind: &str| {
-        content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
-    };
-    if is("multipart/form-data") {
-        if controls.types_differ {
-            return Err(Fault::InvalidRequest("The request has two content types.".into()));
-        }
-        let named = match multipart::boundary(content_type) {
-            Some(boundary) => form_model::model(boundary, body)?.map(checked).transpose()?,
-            None => None,
-        };
+    if body.is_empty() || path::is_blob(path) {
+        return Ok((BodyFields::default(), None));
+    }
+    let content_type = ContentType::of(controls)?;
+    if content_type.is("multipart/form-data") {
+        let named = form_model::model(content_type.0, body)?.map(checked).transpose()?;
         return Ok((BodyFields::default(), named));
     }
-    // Curl labels every body as a form unless it is told otherwise.
-    let json = is("application/json") || is("application/x-www-form-urlencoded");
-    if !(json || content_type.is_empty()) || body.is_empty() {
+    if !json_body::begins_object(body) {
         return Ok((BodyFields::default(), None));
     }
     match json_body::parse(body) {
+        Ok(_) if content_type.is(FORM_OF_TEXT) && form_model::is_named_in_text(body) => {
+            let text = "The body names 'model' as a form too: send it as application/json.";
+            Err(Fault::InvalidModel(text.into()))
+        }
         Ok(fields) => {
             let named = fields.model().ok().flatten().map(checked).transpose()?;
             Ok((fields, named))
         }
-        Err(twice @ Fault::InvalidModel(_)) => Err(twice),
-        Err(_) => Ok((BodyFields::default(), None)),
+        // A type such as JSON lines may begin with an object.
+        Err(Fault::InvalidRequest(_)) if content_type.is_foreign() => {
+            Ok((BodyFields::default(), None))
+        }
+        Err(fault) => Err(fault),
     }
+}
+
+/// Checks that a body is a JSON object that all servers read alike.
+pub(crate) fn check(body: &[u8]) -> Result<(), Fault> {
+    json_body::parse(body).map(drop)
 }
 
 /// The estimated number of prompt tokens of a body. A body that cannot be parsed counts as text.

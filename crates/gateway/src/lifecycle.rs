@@ -17,6 +17,7 @@ use crate::config::{self, Config, ConfigError, Source};
 #[cfg(feature = "dbus")]
 use crate::dbus;
 use crate::observe;
+use crate::process_limits::OpenFiles;
 use crate::state::State;
 use crate::task;
 use crate::tls_listener::TlsListener;
@@ -145,7 +146,16 @@ pub(crate) fn load(source: &Source) -> Result<Config, StartError> {
 /// Prepares the process: log, file limit, notices of the configuration.
 pub(crate) fn prepare(config: &Config) {
     observe::log::init(&config.log, None);
-    raise_file_limit();
+    OpenFiles::raise();
+    let (files, configured) = (OpenFiles::now(), config.server.connections_max);
+    if let Some(expected) = files.missing(configured) {
+        tracing::warn!(
+            connections = files.clients(configured),
+            expected,
+            open_files = files.most,
+            "few connections of clients fit: the system lets the process open few files"
+        );
+    }
     for notice in &config.notices {
         tracing::warn!("{notice}");
     }
@@ -245,9 +255,9 @@ fn open_accounts(state: &State) -> Result<(), StartError> {
     let Some(file) = &config.usage_file else { return Ok(()) };
     let unfit = |error: store::StoreError| StartError::Unfit(error.into());
     let accounts = Accounts::open(file).map_err(unfit)?;
-    let now = clock::since_epoch();
+    let now = clock::date_secs();
     let used = accounts.tokens(now).map_err(unfit)?;
-    state.tenants.restore(&used, config.charge_cached, now.as_secs());
+    state.tenants.restore(&used, config.charge_cached, now);
     state.observer.account_to(accounts);
     Ok(())
 }
@@ -264,13 +274,6 @@ fn show_on_bus(state: &Arc<State>) -> Result<Option<JoinHandle<()>>, StartError>
 #[cfg(not(feature = "dbus"))]
 fn show_on_bus(_: &Arc<State>) -> Result<Option<JoinHandle<()>>, StartError> {
     Ok(None)
-}
-
-/// Raises the limit of open files: every client is one, and the usual limit is a thousand.
-fn raise_file_limit() {
-    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
-    }
 }
 
 // === impl StartError ===

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use crate::lifecycle::{StartError, spawn};
 use crate::state::State;
@@ -13,6 +14,8 @@ use crate::task;
 
 /// The pause after an error, usually that the process has no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How often a lasting error is logged.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// Starts a thread that serves connections until the process has ended. `start` runs inside the
 /// thread's runtime and returns the function that serves one connection to its end.
@@ -45,11 +48,20 @@ where
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "a listener could not be registered"),
     };
+    let mut told: Option<Instant> = None;
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => task::spawn(serve(stream)),
+            Ok((stream, _)) => {
+                task::spawn(serve(stream));
+                // A connection too many is closed in its task. If a whole crowd were accepted
+                // first, it would take the files of the pages and of the backends.
+                tokio::task::yield_now().await;
+            }
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                    tracing::warn!(%error, "connections are not accepted");
+                    told = Some(Instant::now());
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

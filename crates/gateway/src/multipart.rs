@@ -14,6 +14,10 @@ const HEAD_MAX: usize = 8 << 10;
 const PARTS_MAX: usize = 128;
 /// The longest boundary that RFC 2046 allows.
 const BOUNDARY_MAX: usize = 70;
+/// The character sets of text that is UTF-8 or ASCII.
+const PLAIN_CHARSETS: [&str; 4] = ["utf-8", "utf8", "us-ascii", "iso-8859-1"];
+/// The transfer encodings that change nothing.
+const PLAIN_TRANSFER: [&str; 3] = ["7bit", "8bit", "binary"];
 /// The most spaces between a boundary and the end of its line.
 const PADDING_MAX: usize = 64;
 
@@ -41,11 +45,13 @@ pub(crate) enum FormEvent {
     Over,
 }
 
-/// The name and the file name of a part.
+/// The head of a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) name: String,
     pub(crate) filename: Option<String>,
+    /// Whether a server may have to decode its content.
+    pub(crate) encoded: bool,
 }
 
 /// Why a form cannot be parsed.
@@ -198,7 +204,29 @@ pub(crate) fn boundary(content_type: &str) -> Option<&str> {
         None => value,
     };
     let is_one = name.trim_ascii_end().len() == "boundary".len();
-    (is_one && (1..=BOUNDARY_MAX).contains(&value.len())).then_some(value)
+    let is_plain = !value.contains(['"', '\\']);
+    (is_one && is_plain && (1..=BOUNDARY_MAX).contains(&value.len())).then_some(value)
+}
+
+/// Whether a content type leaves text as it is: it names no character set, or one that has ASCII.
+pub(crate) fn is_plain_charset(content_type: &str) -> bool {
+    content_type.split(';').skip(1).all(|parameter| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let is = |known: &&str| value.trim_ascii().trim_matches('"').eq_ignore_ascii_case(known);
+        let name = name.trim_ascii().to_ascii_lowercase();
+        !name.starts_with("charset")
+            || (name == "charset" && PLAIN_CHARSETS.iter().any(|known| is(&known)))
+    })
+}
+
+/// Whether a header of a part says that its content is encoded.
+fn is_encoded(header: &str) -> bool {
+    let Some((name, value)) = header.split_once(':') else { return false };
+    let (name, value) = (name.trim_ascii(), value.trim_ascii());
+    if name.eq_ignore_ascii_case("content-transfer-encoding") {
+        return !PLAIN_TRANSFER.iter().any(|known| value.eq_ignore_ascii_case(known));
+    }
+    name.eq_ignore_ascii_case("content-type") && !is_plain_charset(value)
 }
 
 /// Parses the head of a part. Where parsers differ in what they read, it is malformed.
@@ -229,7 +257,8 @@ fn part(head: &str) -> Result<Part, MalformedForm> {
         rest = after;
     }
     let name = named.filter(|name| !name.is_empty());
-    Ok(Part { name: name.ok_or(MalformedForm("a part has no name"))?, filename })
+    let encoded = lines().any(is_encoded);
+    Ok(Part { name: name.ok_or(MalformedForm("a part has no name"))?, filename, encoded })
 }
 
 /// Parses the next parameter; returns its name, its value and the rest.

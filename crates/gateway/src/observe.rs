@@ -290,7 +290,7 @@ impl Observer {
         let (model, target) = record.models();
         let model = self.model_labels.label(if target.is_empty() { model } else { target });
         let key = UsageKey {
-            hour: clock::since_epoch().as_secs() / 3600,
+            hour: clock::date_secs() / 3600,
             tenant: tenant.name.clone(),
             key: record.key.as_deref().unwrap_or_default().to_owned(),
             model: model.as_ref().to_owned(),

@@ -16,4 +16,4 @@ mod tests;
 
 pub(crate) use error::ErrorFormat;
 pub(crate) use fault::{Fault, Refused};
-pub(crate) use json::{content, json, uncached};
+pub(crate) use json::{content, forbid_sniffing, json, uncached};

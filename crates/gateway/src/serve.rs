@@ -13,6 +13,7 @@ mod drain_route;
 mod file_download;
 mod foreign_sites;
 mod head_check;
+mod host_names;
 mod lazy_waker;
 mod local_api;
 mod models;

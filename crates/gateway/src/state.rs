@@ -24,6 +24,7 @@ use crate::large_bodies::LargeBodies;
 use crate::observe::Observer;
 use crate::output_history::OutputHistory;
 use crate::places::Places;
+use crate::process_limits::OpenFiles;
 use crate::reply::Fault;
 use crate::scheduler::Scheduler;
 use crate::tenants::TenantLimits;
@@ -44,6 +45,7 @@ pub(crate) struct State {
     pub(crate) cluster: Cluster,
     pub(crate) observer: Arc<Observer>,
     pub(crate) retries: RetryBudgets,
+    pub(crate) open_files: OpenFiles,
     pub(crate) connections: Connections,
     /// Those to the status pages at an address of their own.
     pub(crate) page_connections: Connections,
@@ -122,6 +124,7 @@ impl State {
             cluster,
             observer,
             retries: RetryBudgets::default(),
+            open_files: OpenFiles::now(),
             connections: Connections::default(),
             page_connections: Connections::default(),
             body_memory: Arc::default(),

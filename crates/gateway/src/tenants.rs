@@ -82,7 +82,6 @@ struct Hold {
     in_quota: Option<u64>,
     /// What the request used at least, as it is at a backend.
     sent: u64,
-    day: u64,
 }
 
 // === impl TenantLimits ===
@@ -154,7 +153,7 @@ impl TenantLimits {
         };
         amounts.quota.reserve(in_quota.unwrap_or(0), day);
         drop(amounts);
-        Ok(Charge { hold: Some(Hold { used, in_minute, in_quota, sent: 0, day }), demoted })
+        Ok(Charge { hold: Some(Hold { used, in_minute, in_quota, sent: 0 }), demoted })
     }
 
     /// Which quota of a tenant is used up (`day` or `month`), and the time until the next period.
@@ -245,7 +244,7 @@ impl Charge {
     /// the estimate.
     pub(crate) fn settle(mut self, tokens: Option<u64>, secs: u64) {
         if let Some(mut hold) = self.hold.take() {
-            hold.settle(tokens, secs / DAY_SECS);
+            hold.settle(tokens, Some(secs / DAY_SECS));
         }
     }
 }
@@ -253,7 +252,7 @@ impl Charge {
 // === impl Hold ===
 
 impl Hold {
-    fn settle(&mut self, tokens: Option<u64>, day: u64) {
+    fn settle(&mut self, tokens: Option<u64>, day: Option<u64>) {
         let mut amounts = self.used.amounts();
         if let Some(reserved) = self.in_quota.take() {
             amounts.quota.settle(reserved, tokens.unwrap_or(reserved), day);
@@ -267,7 +266,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.settle(Some(self.sent), self.day);
+        self.settle(Some(self.sent), None);
     }
 }
 

@@ -73,7 +73,7 @@ impl Accounts {
         let mut cleared = 0;
         for round in 0_u64.. {
             tokio::time::sleep(WRITE_EVERY).await;
-            let today = clock::since_epoch().as_secs() / calendar::DAY_SECS;
+            let today = clock::date_secs() / calendar::DAY_SECS;
             let clears = today != std::mem::replace(&mut cleared, today);
             let accounts = Arc::clone(&self);
             let sums_up = round % SUM_EVERY == 0;
@@ -113,9 +113,9 @@ impl Accounts {
     /// The tokens of all tenants in the present day and month.
     pub(crate) fn tokens(
         &self,
-        now: Duration,
+        now_secs: u64,
     ) -> Result<BTreeMap<String, PeriodTokens>, StoreError> {
-        let today = now.as_secs() / calendar::DAY_SECS;
+        let today = now_secs / calendar::DAY_SECS;
         let store = self.store();
         let mut tokens: BTreeMap<String, PeriodTokens> = BTreeMap::new();
         for (tenant, used) in store.tokens_since(today * 24)? {
@@ -152,13 +152,13 @@ impl Accounts {
         }
         self.write()?;
         if sums_up {
-            let used = self.tokens(clock::since_epoch())?;
+            let used = self.tokens(clock::date_secs())?;
             *locked(&self.used) = Arc::new(used);
         }
         if !clears {
             return Ok(());
         }
-        let hour = clock::since_epoch().as_secs() / HOUR_SECS;
+        let hour = clock::date_secs() / HOUR_SECS;
         self.store().forget(hour.saturating_sub(KEEP_HOURS))
     }
 

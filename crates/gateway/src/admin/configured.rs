@@ -1,5 +1,5 @@
-//! The parts of `/status` that the configuration decides: tenants, keys, certificates, and changes
-//! that are not in force.
+//! The parts of `/status` that the configuration decides: tenants, keys, certificates, changes that
+//! are not in force, and connections.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -8,7 +8,9 @@ use super::busiest_of;
 use crate::api_keys::KeyOwner;
 use crate::clock;
 use crate::config::settings::tenants::{OnQuota, Tenant};
-use crate::diagnosis::situation::{CertificateExpiry, KeyExpiry, ReloadState, TenantState};
+use crate::diagnosis::situation::{
+    CertificateExpiry, ConnectionState, KeyExpiry, ReloadState, TenantState,
+};
 use crate::state::State;
 use crate::tls::Certificate;
 
@@ -24,7 +26,7 @@ const EXPIRES_SOON_SECS: u64 = 7 * 24 * 3600;
 pub(super) fn tenants(state: &State) -> (Vec<TenantState>, usize) {
     let accounts = state.observer.accounts();
     let used = accounts.map(|accounts| accounts.used()).unwrap_or_default();
-    let (config, now) = (state.config.load(), clock::since_epoch().as_secs());
+    let (config, now) = (state.config.load(), clock::date_secs());
     let entry = |tenant: &Arc<Tenant>| {
         let used = used.get(&tenant.name).copied().unwrap_or_default();
         let used_up = state.tenants.used_up(tenant, now);
@@ -83,5 +85,15 @@ pub(super) fn reload(state: &State) -> ReloadState {
         problems_total: problems.len(),
         problems: problems.into_iter().take(PROBLEMS_MAX).collect(),
         awaits_restart: awaits_restart.into_iter().take(RESTART_KEYS_MAX).collect(),
+    }
+}
+
+pub(super) fn connections(state: &State) -> ConnectionState {
+    let (files, configured) = (state.open_files, state.config.load().server.connections_max);
+    ConnectionState {
+        open: state.connections.count(),
+        most: files.clients(configured),
+        expected: files.missing(configured),
+        open_files_max: files.most,
     }
 }

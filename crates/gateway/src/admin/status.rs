@@ -14,7 +14,7 @@ use flow::{
 };
 
 use super::backend_conditions::conditions;
-use super::configured::{certificates, keys, reload, tenants};
+use super::configured::{certificates, connections, keys, reload, tenants};
 use super::flows::{depth, weight_of};
 use super::{busiest_of, id_names};
 use crate::clock;
@@ -151,6 +151,7 @@ fn look(state: &State) -> (Situation, Sample) {
         keys: keys(state),
         certificates: certificates(state),
         reload: reload(state),
+        connections: connections(state),
         ..Situation::default()
     };
     let unwritten = state.observer.accounts().and_then(|accounts| accounts.error());

@@ -10,7 +10,7 @@ mod error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::{self, Read};
-use std::num::NonZeroU32;
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,8 @@ use std::time::Duration;
 use flow::{BackendId, BackendTraits};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_saphyr::Spanned;
 use tokio::sync::Notify;
 
 use self::error::{EndpointProblem, EndpointsFileError};
@@ -28,6 +30,8 @@ use crate::config::settings::{BackendKind, BackendSpec};
 
 pub(super) const BYTES_MAX: u64 = 1 << 20;
 pub(super) const ENTRIES_MAX: usize = 4096;
+/// The most letters of a bad address that are shown.
+const ADDRESS_SHOWN: usize = 60;
 /// The file is read when it has not changed for this long, because a writer may write it in several
 /// steps.
 const QUIET_FOR: Duration = Duration::from_millis(50);
@@ -38,9 +42,13 @@ const SWAPPED: &str = "..data";
 /// The picker's label for the engine of an endpoint.
 const ENGINE_LABEL: &str = "llm-d.ai/engine-type";
 
+/// The most places of an endpoint, as in the configuration.
+pub(super) const PLACES_MAX: u64 = 100_000;
+
+/// The file; `E` is an entry with or without its place in the file.
 #[derive(Debug, Deserialize)]
-struct EndpointsFile {
-    endpoints: Vec<ListedEndpoint>,
+struct EndpointsFile<E> {
+    endpoints: Vec<E>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -55,7 +63,7 @@ struct ListedEndpoint {
     models: Vec<String>,
     power_watts: Option<f32>,
     latency_ms: Option<f32>,
-    places: Option<NonZeroU32>,
+    places: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -157,14 +165,14 @@ pub(crate) fn listed_endpoints(
 
 /// Parses the backends of a file.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, EndpointsFileError> {
-    let EndpointsFile { endpoints } = deserialize(path, text)?;
+    let endpoints = deserialize(path, text)?;
     if endpoints.len() > ENTRIES_MAX {
         return Err(EndpointsFileError::TooMany(endpoints.len()));
     }
     let mut names = BTreeSet::new();
     let mut specs = Vec::with_capacity(endpoints.len());
-    for (index, endpoint) in endpoints.into_iter().enumerate() {
-        let invalid = |problem| EndpointsFileError::Endpoint { index, problem };
+    for (index, (line, endpoint)) in endpoints.into_iter().enumerate() {
+        let invalid = |problem| EndpointsFileError::Endpoint { index, line, problem };
         let spec = endpoint.spec().map_err(invalid)?;
         if !names.insert(spec.id.clone()) {
             return Err(invalid(EndpointProblem::DuplicateName(spec.id)));
@@ -174,14 +182,39 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, Endpoin
     Ok(specs)
 }
 
-/// Reads JSON if the name of the file says so, otherwise YAML.
-fn deserialize(path: &Path, text: &str) -> Result<EndpointsFile, EndpointsFileError> {
-    match path.extension() {
-        Some(end) if end == "json" => serde_json::from_str(text).map_err(EndpointsFileError::Json),
-        _ => {
-            serde_saphyr::from_str(text).map_err(|error| EndpointsFileError::Yaml(Box::new(error)))
-        }
+/// Reads JSON if the name of the file says so, otherwise YAML: each entry with its line.
+fn deserialize(path: &Path, text: &str) -> Result<Vec<(u64, ListedEndpoint)>, EndpointsFileError> {
+    if path.extension().is_some_and(|end| end == "json") {
+        return deserialize_json(text).map_err(EndpointsFileError::Json);
     }
+    let file: EndpointsFile<Spanned<ListedEndpoint>> =
+        serde_saphyr::from_str(text).map_err(|error| EndpointsFileError::Yaml(Box::new(error)))?;
+    let placed = |entry: Spanned<ListedEndpoint>| (entry.referenced.line(), entry.value);
+    Ok(file.endpoints.into_iter().map(placed).collect())
+}
+
+fn deserialize_json(text: &str) -> Result<Vec<(u64, ListedEndpoint)>, serde_json::Error> {
+    let file: EndpointsFile<ListedEndpoint> = serde_json::from_str(text)?;
+    // An error in an entry was told by its place in the whole file; here only the places count.
+    let raw: EndpointsFile<&RawValue> = serde_json::from_str(text)?;
+    let line = |entry: &&RawValue| {
+        // An entry is a slice of the text.
+        let before = (entry.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+        let before = text.as_bytes().get(..before).unwrap_or_default();
+        1 + memchr::memchr_iter(b'\n', before).count() as u64
+    };
+    Ok(raw.endpoints.iter().map(line).zip(file.endpoints).collect())
+}
+
+/// An address as it stands in a URL: a host name, or an address of IPv4 or IPv6. Anything else,
+/// such as a path or the name of a user, would change which server gets the requests.
+fn host(address: &str) -> Option<String> {
+    let v6 = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
+    if v6.parse::<Ipv6Addr>().is_ok() {
+        return Some(format!("[{v6}]"));
+    }
+    let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || b"-._".contains(&letter);
+    (!address.is_empty() && address.bytes().all(is_plain)).then(|| address.to_owned())
 }
 
 // === impl ListedEndpoint ===
@@ -199,9 +232,18 @@ impl ListedEndpoint {
             }
             None => BackendKind::default(),
         };
-        let address = &self.address;
-        let bare_v6 = address.contains(':') && !address.starts_with('[');
-        let host = if bare_v6 { format!("[{address}]") } else { address.clone() };
+        if port == 0 {
+            return Err(EndpointProblem::Port(port.to_string()));
+        }
+        let host = host(&self.address).ok_or_else(|| {
+            EndpointProblem::NoHost(self.address.chars().take(ADDRESS_SHOWN).collect())
+        })?;
+        let places = match self.places {
+            Some(places) if !(1..=PLACES_MAX).contains(&places) => {
+                return Err(EndpointProblem::Places(places));
+            }
+            places => places.and_then(|places| u32::try_from(places).ok()),
+        };
         let BackendTraits { power_watts, latency_ms } = BackendTraits::default();
         let power_watts = self.power_watts.unwrap_or(power_watts);
         let latency_ms = self.latency_ms.unwrap_or(latency_ms);
@@ -209,7 +251,7 @@ impl ListedEndpoint {
             kind,
             models: self.models,
             traits: BackendTraits::new(power_watts, latency_ms).map_err(EndpointProblem::Traits)?,
-            places: self.places.map(NonZeroU32::get),
+            places,
             ..BackendSpec::new(self.name, format!("http://{host}:{port}"))
         };
         Endpoint::new(BackendId(0), &spec).map_err(EndpointProblem::Address)?;

@@ -18,7 +18,7 @@ use crate::ingress::headers::{self, fresh_id};
 use crate::ingress::paging::Paging;
 use crate::ingress::path::{BatchCall, object_id};
 use crate::ingress::{Caller, Sender, address};
-use crate::reply::Fault;
+use crate::reply::{Fault, forbid_sniffing};
 
 /// The largest page of a list, and the default.
 const FILES: (usize, usize) = (10_000, 10_000);
@@ -155,6 +155,7 @@ impl Batches {
         let bytes = HeaderValue::from_static("application/octet-stream");
         response.headers_mut().insert(header::CONTENT_TYPE, bytes);
         response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        forbid_sniffing(response.headers_mut());
         Ok(response)
     }
 

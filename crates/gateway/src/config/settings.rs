@@ -106,8 +106,8 @@ pub struct Server {
     pub bodies_limit: usize,
     /// The largest request head, in bytes.
     pub header_limit: usize,
-    /// The most client connections at once.
-    pub connections_max: usize,
+    /// The most client connections at once; by default what the open files allow.
+    pub connections_max: Option<usize>,
     /// How long a client may take to send a request head.
     pub header_timeout: Duration,
     /// How long a client may take to send a request body.

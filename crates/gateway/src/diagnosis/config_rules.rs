@@ -1,11 +1,12 @@
-//! Rules about the configuration: a change that is not in force.
+//! Rules about the configuration: a change that is not in force, and a limit that the system sets.
 
 use super::finding::{Level, StatusFinding};
-use super::situation::{ReloadState, Situation};
+use super::situation::{ConnectionState, ReloadState, Situation};
 
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     found.extend(failed(&situation.reload));
     found.extend(restart(&situation.reload));
+    found.extend(few_files(&situation.connections));
 }
 
 fn failed(reload: &ReloadState) -> Option<StatusFinding> {
@@ -37,6 +38,23 @@ fn restart(reload: &ReloadState) -> Option<StatusFinding> {
         .advise(
             "Restart the gateway when it suits, or change the file back. Until then the old \
                  values are in force.",
+        );
+    Some(finding)
+}
+
+fn few_files(connections: &ConnectionState) -> Option<StatusFinding> {
+    let expected = connections.expected?;
+    let ConnectionState { most, open_files_max, .. } = *connections;
+    let text = format!(
+        "the gateway takes at most {most} connections of clients, not {expected}: the system lets \
+         it open {open_files_max} files"
+    );
+    let finding = StatusFinding::new("few_open_files", Level::Note, text)
+        .figure("connections", most as f64)
+        .figure("open_files", open_files_max as f64)
+        .advise(
+            "Raise the hard limit of open files: `LimitNOFILE` of systemd, `--ulimit nofile` of \
+             Docker, `ulimit -Hn` of a shell. Or set server.connections_max to that number.",
         );
     Some(finding)
 }

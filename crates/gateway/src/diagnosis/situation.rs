@@ -58,6 +58,19 @@ pub(crate) struct Situation {
     /// Certificates that clients refuse, or will refuse soon.
     pub(crate) certificates: Vec<CertificateExpiry>,
     pub(crate) reload: ReloadState,
+    pub(crate) connections: ConnectionState,
+}
+
+/// The connections of clients.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct ConnectionState {
+    pub(crate) open: usize,
+    /// How many there may be.
+    pub(crate) most: usize,
+    /// How many there should be, if there may be fewer.
+    pub(crate) expected: Option<usize>,
+    /// How many files the process may open.
+    pub(crate) open_files_max: usize,
 }
 
 /// Changes of the configuration that are not in force.

@@ -70,7 +70,7 @@ impl Calls {
     async fn take(self, state: Arc<State>, stream: TcpStream, tls: TlsRule) {
         let (most, patience) = {
             let server = &state.config.load().server;
-            (server.connections_max, server.header_timeout)
+            (state.open_files.clients(server.connections_max), server.header_timeout)
         };
         // Envoy copes with a connection that is closed at once.
         let Some(_place) = state.connections.join(most) else { return };

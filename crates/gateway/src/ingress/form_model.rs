@@ -1,22 +1,45 @@
 //! The model field of a multipart form, as in uploads of audio and images.
 //!
 //! The model decides what a tenant may do. So a form that another parser could read in another way
-//! is refused: one that names the model twice, is malformed, or has its boundary in any other place
-//! than before a part and at the end.
+//! is refused: one that names the model twice or in another spelling, is malformed, has text around
+//! its parts (which a server may read as JSON), or has its boundary in any other place than before
+//! a part and at the end.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use memchr::memmem;
 
+use super::body_key::is_like_model;
 use super::json_body::{ModelName, NameEncoding};
-use crate::multipart::{FormEvent, MalformedForm, Multipart};
+use super::path;
+use crate::multipart::{self, FormEvent, MalformedForm, Multipart, Part};
 use crate::reply::Fault;
 
 /// The form is parsed in pieces of this size, because the parser copies them.
 const PIECE: usize = 64 << 10;
+/// The most bytes of a name in a form without files that can stand for `model`.
+const NAME_MAX: usize = 64;
 
-/// The value of the field `model`. `boundary` is that of the form.
-pub(super) fn model<'a>(boundary: &str, body: &'a [u8]) -> Result<Option<ModelName<'a>>, Fault> {
+/// The value of the field `model` in a form of this content type.
+pub(super) fn model<'a>(
+    content_type: &str,
+    body: &'a [u8],
+) -> Result<Option<ModelName<'a>>, Fault> {
+    let no_boundary = MalformedForm("its content type has not exactly one boundary");
+    let boundary = multipart::boundary(content_type).ok_or_else(|| malformed(no_boundary))?;
+    if !multipart::is_plain_charset(content_type) {
+        return Err(malformed(MalformedForm("it is not UTF-8")));
+    }
+    let place = model_place(boundary, body)?;
+    let Some(place) = place else { return Ok(None) };
+    let name = body.get(place.clone()).and_then(|name| std::str::from_utf8(name).ok());
+    let name = name.ok_or_else(|| malformed(MalformedForm("the field 'model' is not UTF-8")))?;
+    Ok(Some(ModelName { name: Cow::Borrowed(name), place, form: NameEncoding::Plain }))
+}
+
+/// Where the form has the value of its field `model`.
+fn model_place(boundary: &str, body: &[u8]) -> Result<Option<Range<usize>>, Fault> {
     let mut form = Multipart::new(boundary);
     let mut pieces = body.chunks(PIECE);
     // The place of the model, while its part is read, and after that.
@@ -28,7 +51,7 @@ pub(super) fn model<'a>(boundary: &str, body: &'a [u8]) -> Result<Option<ModelNa
         };
         match event {
             FormEvent::Part(part) => {
-                open = (part.name == "model").then(|| form.offset());
+                open = is_model(&part)?.then(|| form.offset());
             }
             FormEvent::Data(_) => {}
             FormEvent::End => {
@@ -42,14 +65,57 @@ pub(super) fn model<'a>(boundary: &str, body: &'a [u8]) -> Result<Option<ModelNa
             FormEvent::Over => break,
         }
     }
+    check_frame(boundary, form.parts(), body)?;
+    Ok(found)
+}
+
+/// Whether a part is the field `model`. A name that another server may read as `model` is refused.
+fn is_model(part: &Part) -> Result<bool, Fault> {
+    let is_odd = |letter: char| letter == '\\' || letter.is_control();
+    if part.name.contains(is_odd) {
+        return Err(malformed(MalformedForm("the name of a part has unusual letters")));
+    }
+    if part.name != "model" && is_like_model(&part.name) {
+        let text = "The form has 'model' in another spelling: write it as 'model', once.";
+        return Err(Fault::InvalidModel(text.into()));
+    }
+    let is_model = part.name == "model";
+    if is_model && (part.filename.is_some() || part.encoded) {
+        return Err(malformed(MalformedForm("the field 'model' is not plain text")));
+    }
+    Ok(is_model)
+}
+
+/// Checks that the boundary stands where a part begins and at the end alone, and that there is no
+/// text before the first and behind the last.
+fn check_frame(boundary: &str, parts: usize, body: &[u8]) -> Result<(), Fault> {
     let delimiter = [b"--", boundary.as_bytes()].concat();
-    if memmem::find_iter(body, &delimiter).count() != form.parts() + 1 {
+    let (mut count, mut last) = (0, 0);
+    for at in memmem::find_iter(body, &delimiter) {
+        (count, last) = (count + 1, at);
+    }
+    if count != parts + 1 {
         return Err(malformed(MalformedForm("its boundary is also in its content")));
     }
-    let Some(place) = found else { return Ok(None) };
-    let name = body.get(place.clone()).and_then(|name| std::str::from_utf8(name).ok());
-    let name = name.ok_or_else(|| malformed(MalformedForm("the field 'model' is not UTF-8")))?;
-    Ok(Some(ModelName { name: Cow::Borrowed(name), place, form: NameEncoding::Plain }))
+    let behind = body.get(last + delimiter.len()..).unwrap_or_default();
+    let behind = behind.strip_prefix(b"--").unwrap_or(behind);
+    let before = body.trim_ascii_start();
+    if !before.starts_with(&delimiter) || !behind.trim_ascii().is_empty() {
+        return Err(malformed(MalformedForm("it has text before or behind its parts")));
+    }
+    Ok(())
+}
+
+/// Whether a form without files has a field that a server may read as `model`.
+pub(super) fn is_named_in_text(body: &[u8]) -> bool {
+    body.split(|&byte| byte == b'&' || byte == b';').any(|field| {
+        let name = field.split(|&byte| byte == b'=').next().unwrap_or_default();
+        // A name of some letters takes three bytes for each of their bytes.
+        let name = name.get(..NAME_MAX.min(name.len())).unwrap_or_default();
+        let name = String::from_utf8_lossy(name);
+        let name = String::from_utf8(path::percent_decoded(&name)).unwrap_or_default();
+        is_like_model(name.trim_matches(|letter| letter == '+' || letter == ' '))
+    })
 }
 
 fn malformed(why: MalformedForm) -> Fault {

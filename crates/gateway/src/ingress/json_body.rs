@@ -10,6 +10,7 @@ use bytes::Bytes;
 use flow::Band;
 use serde::de::IgnoredAny;
 
+use super::body_key::{self, BodyKey, KeyProblem, SeenKeys};
 use super::json_scanner::{DEPTH_MAX, JsonScanner, JsonString, JsonValue, ScanError};
 use super::prompt_size::PromptSize;
 use super::prompt_text::PromptText;
@@ -21,7 +22,7 @@ use crate::reply::Fault;
 pub(super) struct BodyFields<'a> {
     model: ModelField<'a>,
     /// Ollama's older field for the model.
-    name: Option<JsonString<'a>>,
+    name: NameField<'a>,
     pub(super) stream: Option<bool>,
     /// Whether the response may be made in the background: servers take several values for true.
     pub(super) background: bool,
@@ -67,16 +68,28 @@ enum ModelField<'a> {
     None,
     Text(JsonString<'a>),
     NotText,
-    Twice,
 }
 
-/// A scalar value. Values of an unexpected type are ignored here; the backend refuses them.
+/// The `name` field of a body. Only descriptions of models need it, so a problem with it is told
+/// there.
+#[derive(Debug, Default)]
+enum NameField<'a> {
+    #[default]
+    None,
+    Text(JsonString<'a>),
+    Unclear(KeyProblem),
+}
+
+/// A scalar value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Scalar {
     Bool(bool),
     Number(u64),
     /// The hash of a string.
     Text(u64),
+    /// A negative number, or an empty string.
+    None,
+    /// No scalar at all, or null: no server makes another type of it.
     Other,
 }
 
@@ -92,11 +105,17 @@ pub(super) fn parse(body: &[u8]) -> Result<BodyFields<'_>, Fault> {
     let Ok(text) = simdutf8::basic::from_utf8(body) else {
         return wrong("The body is not UTF-8: send JSON in UTF-8.");
     };
-    let fields = read(text).or_else(|error| wrong(&complaint(error, text)))?;
-    if matches!(fields.model, ModelField::Twice) {
-        return Err(Fault::InvalidModel("The body names 'model' twice: name it once.".into()));
-    }
-    Ok(fields)
+    read(text).or_else(|error| match error {
+        ScanError::Key(problem) => Err(problem.into()),
+        error => wrong(&complaint(error, text)),
+    })
+}
+
+/// Whether a server may read a body as a JSON object, in UTF-8, UTF-16 or UTF-32, behind a mark of
+/// the encoding or white space.
+pub(super) fn begins_object(body: &[u8]) -> bool {
+    const PASSED_OVER: &[u8] = b" \t\r\n\0\xEF\xBB\xBF\xFE\xFF";
+    body.iter().find(|byte| !PASSED_OVER.contains(byte)) == Some(&b'{')
 }
 
 /// The body with this model, whichever it named before.
@@ -125,8 +144,9 @@ fn read(text: &str) -> Result<BodyFields<'_>, ScanError> {
     let JsonValue::Object(mut object) = scanner.value()? else {
         return Err(ScanError::NotAnObject);
     };
+    let mut seen = SeenKeys::default();
     while let Some(key) = scanner.key(&mut object)? {
-        fields.take(&key.read().unwrap_or_default(), &mut scanner)?;
+        fields.take(&key.read().unwrap_or_default(), &mut seen, &mut scanner)?;
     }
     scanner.end()?;
     Ok(fields)
@@ -138,6 +158,7 @@ fn complaint(error: ScanError, text: &str) -> String {
         (_, Err(error)) => error.to_string(),
         (ScanError::TooDeep, _) => format!("it nests deeper than {DEPTH_MAX}"),
         (ScanError::NotAnObject, _) => "an object was expected".to_owned(),
+        (ScanError::Key(problem), _) => problem.to_string(),
         (ScanError::Syntax, _) => "a text has half a letter, or a number is too large".to_owned(),
     };
     complaint.truncate(complaint.floor_char_boundary(COMPLAINT_MAX));
@@ -163,7 +184,7 @@ impl<'a> BodyFields<'a> {
         let text = match &self.model {
             ModelField::None => return Ok(None),
             ModelField::Text(text) => text.read().map(|name| (name, text.place())),
-            ModelField::NotText | ModelField::Twice => None,
+            ModelField::NotText => None,
         };
         let Some((name, place)) = text else {
             return Err(Fault::InvalidModel("'model' must be a string.".into()));
@@ -175,69 +196,92 @@ impl<'a> BodyFields<'a> {
     /// out or empty.
     pub(super) fn described_model(&self) -> Result<Option<ModelName<'a>>, Fault> {
         let model = self.model()?;
-        if model.as_ref().is_some_and(|model| !model.name.is_empty()) {
-            return Ok(model);
+        let older = match &self.name {
+            NameField::None => None,
+            NameField::Text(text) => text.read().map(|name| (name, text.place())),
+            NameField::Unclear(problem) => return Err(Fault::InvalidModel(problem.to_string())),
+        };
+        let is_named = |name: &str| !name.is_empty();
+        match (model, older) {
+            (Some(model), Some((name, _)))
+                if is_named(&model.name) && is_named(&name) && model.name != name =>
+            {
+                let text =
+                    "The body names one model as 'model' and another one as 'name': name one.";
+                Err(Fault::InvalidModel(text.into()))
+            }
+            (Some(model), _) if is_named(&model.name) => Ok(Some(model)),
+            (_, Some((name, place))) => {
+                Ok(Some(ModelName { name, place, form: NameEncoding::Json }))
+            }
+            (model, None) => Ok(model),
         }
-        let older = self.name.as_ref().and_then(|text| Some((text.read()?, text.place())));
-        let older = older.map(|(name, place)| ModelName { name, place, form: NameEncoding::Json });
-        Ok(older.or(model))
     }
 
-    fn limit(&mut self, said: Scalar) {
-        self.output = self.output.max(said.number());
-    }
-
-    /// Reads the value of a key.
-    fn take(&mut self, key: &str, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
+    /// Reads a key and its value.
+    fn take(
+        &mut self,
+        key: &str,
+        seen: &mut SeenKeys,
+        scanner: &mut JsonScanner<'a>,
+    ) -> Result<(), ScanError> {
+        let (key, name) = match body_key::of_body(key, seen) {
+            Ok(Some(known)) => known,
+            Ok(None) => return PromptSize::default().add(scanner),
+            Err(problem) if problem.key() == "name" => {
+                self.name = NameField::Unclear(problem);
+                return PromptSize::default().add(scanner);
+            }
+            Err(problem) => return Err(ScanError::Key(problem)),
+        };
         match key {
-            "model" => self.take_model(scanner)?,
-            "name" => self.take_name(scanner)?,
-            "stream" => self.stream = small(scanner)?.bool_value(),
-            "background" => self.background |= !is_off(scanner)?,
-            "max_tokens" | "max_completion_tokens" | "max_output_tokens" | "n_predict" => {
-                self.limit(small(scanner)?);
-            }
-            "n" | "best_of" => self.choices = self.choices.max(small(scanner)?.number()),
-            "options" => self.take_options(scanner)?,
-            "messages" | "prompt" | "input" | "system" | "instructions" | "tools" | "functions"
-            | "images" | "suffix" | "query" | "documents" => {
+            BodyKey::Model => self.take_model(scanner)?,
+            BodyKey::Name => self.take_name(scanner)?,
+            BodyKey::Stream => self.stream = small(scanner)?.bool_value(name)?,
+            BodyKey::Background => self.background |= !is_off(scanner)?,
+            BodyKey::OutputLimit => self.output = self.output.max(small(scanner)?.number(name)?),
+            BodyKey::Choices => self.choices = self.choices.max(small(scanner)?.number(name)?),
+            BodyKey::Options => self.take_options(scanner)?,
+            BodyKey::Prompt => {
                 let start = scanner.position();
-                self.prompt_size.add_under(key, scanner)?;
-                self.prompt_text.note(key, start..scanner.position());
+                self.prompt_size.add_under(name, scanner)?;
+                self.prompt_text.note(name, start..scanner.position());
             }
-            // The template may write them into the prompt, but need not.
-            "chat_template" | "chat_template_kwargs" => {
+            BodyKey::Template => {
                 let start = scanner.position();
                 PromptSize::default().add(scanner)?;
-                self.prompt_text.note(key, start..scanner.position());
+                self.prompt_text.note(name, start..scanner.position());
             }
-            "cache_salt" => self.prompt_text.salt = small(scanner)?.text(),
-            "user" => self.session.user = small(scanner)?.text(),
-            "session" => self.session.session = small(scanner)?.text(),
-            "service_tier" => self.tier = tier(scanner)?,
-            "prompt_cache_key" => self.session.cache_key = small(scanner)?.text(),
-            _ => PromptSize::default().add(scanner)?,
+            BodyKey::CacheSalt => self.prompt_text.salt = small(scanner)?.text(),
+            BodyKey::User => self.session.user = small(scanner)?.text(),
+            BodyKey::Session => self.session.session = small(scanner)?.text(),
+            BodyKey::ServiceTier => self.tier = tier(scanner)?,
+            BodyKey::PromptCacheKey => self.session.cache_key = small(scanner)?.text(),
         }
         Ok(())
     }
 
     fn take_name(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
         match scanner.value()? {
-            JsonValue::String(text) => self.name = Some(text.checked()?),
+            JsonValue::String(text) => {
+                let text = text.checked()?;
+                if !matches!(self.name, NameField::Unclear(_)) {
+                    self.name = NameField::Text(text);
+                }
+            }
             value => PromptSize::default().add_value(value, scanner)?,
         }
         Ok(())
     }
 
     fn take_model(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
-        let model = match scanner.value()? {
+        self.model = match scanner.value()? {
             JsonValue::String(text) => ModelField::Text(text),
             value => {
                 PromptSize::default().add_value(value, scanner)?;
                 ModelField::NotText
             }
         };
-        self.model = if matches!(self.model, ModelField::None) { model } else { ModelField::Twice };
         Ok(())
     }
 
@@ -248,14 +292,16 @@ impl<'a> BodyFields<'a> {
             JsonValue::Null => return Ok(()),
             _ => return Err(ScanError::NotAnObject),
         };
-        let mut limit = Scalar::Other;
+        let mut seen = SeenKeys::default();
         while let Some(key) = scanner.key(&mut options)? {
-            match key.read().as_deref() {
-                Some("num_predict") => limit = small(scanner)?,
-                _ => PromptSize::default().add(scanner)?,
+            let key = key.read().unwrap_or_default();
+            match body_key::of_options(&key, &mut seen).map_err(ScanError::Key)? {
+                Some((_, name)) => {
+                    self.output = self.output.max(small(scanner)?.number(name)?);
+                }
+                None => PromptSize::default().add(scanner)?,
             }
         }
-        self.limit(limit);
         Ok(())
     }
 }
@@ -288,7 +334,7 @@ fn small(scanner: &mut JsonScanner<'_>) -> Result<Scalar, ScanError> {
         JsonValue::Number(number) => Scalar::of(number),
         JsonValue::String(text) => match text.checked()?.read() {
             Some(text) if !text.is_empty() => Scalar::Text(hash(&text)),
-            _ => Scalar::Other,
+            _ => Scalar::None,
         },
         value => {
             PromptSize::default().add_value(value, scanner)?;
@@ -329,18 +375,38 @@ impl Scalar {
         // A negative number means no limit, where a server accepts it at all.
         let float = || number.parse().ok().filter(|&number: &f64| number >= 0.0);
         let number = whole.or_else(|| float().map(|number| number as u64));
-        number.map_or(Self::Other, Self::Number)
+        number.map_or(Self::None, Self::Number)
     }
 
-    fn bool_value(self) -> Option<bool> {
-        if let Self::Bool(bool_value) = self { Some(bool_value) } else { None }
+    /// The value of a key for a boolean. Some servers take the text "true" or the number 1 for one.
+    fn bool_value(self, key: &'static str) -> Result<Option<bool>, ScanError> {
+        match self {
+            Self::Bool(bool_value) => Ok(Some(bool_value)),
+            Self::Other => Ok(None),
+            _ => Err(ScanError::Key(KeyProblem::NoBool(key))),
+        }
     }
 
-    fn number(self) -> Option<u64> {
-        if let Self::Number(number) = self { Some(number) } else { None }
+    /// The value of a key for a number. Some servers take the text "8" for one, or `true`.
+    fn number(self, key: &'static str) -> Result<Option<u64>, ScanError> {
+        match self {
+            Self::Number(number) => Ok(Some(number)),
+            Self::None | Self::Other => Ok(None),
+            Self::Bool(_) | Self::Text(_) => Err(ScanError::Key(KeyProblem::NoNumber(key))),
+        }
     }
 
     fn text(self) -> Option<u64> {
         if let Self::Text(hash) = self { Some(hash) } else { None }
+    }
+}
+
+impl From<KeyProblem> for Fault {
+    fn from(problem: KeyProblem) -> Self {
+        let text = problem.to_string();
+        match problem.key() {
+            "model" => Self::InvalidModel(text),
+            _ => Self::InvalidRequest(text),
+        }
     }
 }

@@ -11,6 +11,8 @@ use std::ops::Range;
 
 use memchr::memchr2;
 
+use super::body_key::KeyProblem;
+
 /// The deepest nesting, including the outermost value.
 pub(super) const DEPTH_MAX: u32 = 127;
 
@@ -67,6 +69,8 @@ pub(super) enum ScanError {
     TooDeep,
     /// The text is JSON of another type.
     NotAnObject,
+    /// The text is JSON with a key that servers read differently.
+    Key(KeyProblem),
 }
 
 type ScanResult<T> = Result<T, ScanError>;

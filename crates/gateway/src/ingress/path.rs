@@ -202,8 +202,12 @@ pub(crate) fn is_read(method: &Method) -> bool {
 pub(crate) fn changes_models(method: &Method, path: &str) -> bool {
     let upstream = upstream(path);
     let path = upstream.as_deref().unwrap_or(path);
-    let listed = MODEL_CHANGES.contains(&path) || path.starts_with("/api/blobs/");
-    listed && !is_read(method)
+    (MODEL_CHANGES.contains(&path) || is_blob(path)) && !is_read(method)
+}
+
+/// Whether the body of a request is a file of a model, which no server interprets.
+pub(crate) fn is_blob(path: &str) -> bool {
+    path.starts_with("/api/blobs/")
 }
 
 /// Whether a path is one of the API, not of a page.

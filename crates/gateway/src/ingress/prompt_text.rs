@@ -52,8 +52,8 @@ pub(super) struct CacheScope<'a> {
 // === impl PromptText ===
 
 impl PromptText {
-    /// Notes where the value of a field stands. Of two fields with one name the last counts, as it
-    /// does for engines. A place beyond 4 GiB is not noted.
+    /// Notes where the value of a field stands, of which a body has one. A place beyond 4 GiB is
+    /// not noted.
     pub(super) fn note(&mut self, field: &str, place: Range<usize>) {
         let at = FIELDS.into_iter().position(|known| known == field);
         if let Some(known) = at.and_then(|at| self.places.get_mut(at))

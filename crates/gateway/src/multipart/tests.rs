@@ -27,7 +27,7 @@ fn read(boundary: &str, body: &[u8], piece: usize) -> Result<Vec<(Part, Vec<u8>)
 }
 
 fn named(name: &str, filename: Option<&str>) -> Part {
-    Part { name: name.into(), filename: filename.map(str::to_owned) }
+    Part { name: name.into(), filename: filename.map(str::to_owned), encoded: false }
 }
 
 #[test]

@@ -200,7 +200,7 @@ impl Fault {
     }
 
     /// The text for people.
-    pub(super) fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::QueueTimeout(waited) => {
                 format!("Request timed out after {}s in queue", seconds(*waited))
@@ -336,7 +336,8 @@ impl Fault {
             Self::UsageAway => "The accounts cannot be read now: try again.",
             Self::ForeignHost => {
                 "A website may have sent this request: send a key, use an address or localhost as \
-                 the host, or name the website in server.cors_origins."
+                 the host, or name the website (or this gateway's own origin, if it has a name) in \
+                 server.cors_origins."
             }
             Self::AdminOnly => {
                 "This path needs an admin key. A change, such as a drain, needs one with the right \

@@ -9,7 +9,7 @@ use flow::{RouteChoice, RouteReason, Span};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::Fault;
+use super::{Fault, forbid_sniffing};
 
 const BACKEND_USED: HeaderName = HeaderName::from_static("x-backend-used");
 const ROUTING_REASON: HeaderName = HeaderName::from_static("x-routing-reason");
@@ -137,6 +137,7 @@ pub(crate) fn served_by(headers: &mut HeaderMap, endpoint: &str) {
 pub(crate) fn event_stream(headers: &mut HeaderMap, request_id: &HeaderValue) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    forbid_sniffing(headers);
     identify(headers, request_id);
 }
 

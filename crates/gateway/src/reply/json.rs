@@ -1,8 +1,8 @@
 //! Responses that the gateway writes itself, in JSON or any other media type.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
@@ -30,7 +30,14 @@ pub(crate) fn content(
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    forbid_sniffing(response.headers_mut());
     response
+}
+
+/// Says that the content is what its type says: a browser must not take JSON or text with words of
+/// a client for a page or a script.
+pub(crate) fn forbid_sniffing(headers: &mut HeaderMap) {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
 /// Marks a page that shows the present state: no cache may keep it.

@@ -46,7 +46,7 @@ impl Request {
     /// Replaces the estimate by the tokens that the request used; `None` keeps the estimate.
     pub(super) fn settle_tenant(&mut self, tokens: Option<u64>) {
         if let Some(charge) = self.charge.take() {
-            charge.settle(tokens, clock::since_epoch().as_secs());
+            charge.settle(tokens, clock::date_secs());
         }
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn arrive(
 }
 
 fn now(core: Time) -> Now {
-    Now { core, secs: clock::since_epoch().as_secs() }
+    Now { core, secs: clock::date_secs() }
 }
 
 fn refused(used_up: UsedUp) -> Refused {

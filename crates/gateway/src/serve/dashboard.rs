@@ -4,9 +4,7 @@
 //! with the key that the operator enters.
 
 use bytes::Bytes;
-use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
@@ -32,7 +30,6 @@ pub(super) fn answer(file: DashboardFile) -> Response<Full<Bytes>> {
     let mut response = content(StatusCode::OK, media_type, Bytes::from_static(text.as_bytes()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     // A new version of the program has new files under the same names.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

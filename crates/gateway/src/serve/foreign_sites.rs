@@ -1,30 +1,36 @@
 //! Websites in the browser of a user: which of them may send requests to the gateway, and the CORS
 //! headers of the responses.
 //!
-//! A browser lets any page send simple requests to any address, also to one of this machine. A page
-//! of another origin says so in `Origin`. A name that was made to point to this machine (DNS
-//! rebinding) has itself as `Origin`, but is a name of a domain in `Host`. Programs of this machine
-//! use an address or `localhost`. A key proves its owner, because no foreign page has it. A client
-//! certificate does not: the browser sends it for any page.
+//! A browser lets any page send simple requests to any address. A page of another origin says so in
+//! `Origin`. A name that was made to point to this machine (DNS rebinding) has itself as `Origin`,
+//! but is a name of a public domain in `Host`, which `host_names` tells from others. A key proves
+//! its owner, because no foreign page has it. A client certificate does not: the browser sends it
+//! for any page.
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 
 use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST,
-    ORIGIN, VARY,
+    ACCEPT_LANGUAGE, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, HOST, ORIGIN, REFERER, VARY,
 };
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use tokio::net::TcpStream;
 
+use super::host_names::is_public;
 use crate::admin_access;
 use crate::config::Config;
 use crate::ingress::headers::{self, is_preflight};
 use crate::ingress::path::{AdminPage, Route};
 use crate::reply::Fault;
 
-/// `same-origin` if the browser itself sees one origin. A page cannot set this header.
+/// `same-origin` if the browser itself sees one origin, and `none` if its user asked for a page. A
+/// page cannot set this header, and browsers send it to `https` addresses and this machine alone.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Likewise, but Node.js sends it to every address.
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// The origin that stands for all origins.
 const ANY: &str = "*";
 const METHODS: HeaderValue = HeaderValue::from_static("DELETE, GET, HEAD, OPTIONS, POST");
@@ -35,6 +41,8 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) peer: Option<IpAddr>,
+    /// Whether the client is a program of this machine, by whichever address.
+    pub(super) is_local: bool,
     /// With TLS, a browser has checked that the name in `Host` is one of this server.
     pub(super) has_tls: bool,
 }
@@ -49,6 +57,13 @@ enum Guarded {
     /// The models. A proxy on this machine forwards requests under names of domains, so `Host`
     /// counts only beside an `Origin`, which tells a browser from other programs.
     Models,
+}
+
+/// The websites that the configuration lists, for a route.
+#[derive(Clone, Copy, Debug)]
+struct Sites<'a> {
+    listed: &'a [String],
+    guarded: Guarded,
 }
 
 /// What the browser of a foreign page is told.
@@ -74,22 +89,24 @@ pub(super) fn check<B>(
     if guarded == Guarded::Models && !headers::has(headers, &ORIGIN) {
         return Ok(route);
     }
-    let known = if guarded == Guarded::Pages { &[] } else { &config.server.cors_origins[..] };
-    if is_foreign(known, request, arrival) && !admin_access::has_key(config, headers)? {
+    let sites = Sites { listed: &config.server.cors_origins, guarded };
+    if is_foreign(sites, request, arrival) && !admin_access::has_key(config, headers)? {
         return Err(Fault::ForeignHost);
     }
     Ok(route)
 }
 
-/// Whether a website that is not `known` may have made the request.
-fn is_foreign<B>(known: &[String], request: &Request<B>, arrival: Arrival) -> bool {
+/// Whether a website that may not use the route may have made the request.
+fn is_foreign<B>(sites: Sites<'_>, request: &Request<B>, arrival: Arrival) -> bool {
     let headers = request.headers();
     let authority = request.uri().authority().map(Authority::as_str);
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).or(authority);
+    let known = sites.known();
     // A name that was made to point here has itself as its origin. A listed origin is another.
     let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
     let is_listed = origin.is_some_and(|origin| is_listed(known, origin));
-    !is_listed && (is_rebound(known, host, arrival) || has_foreign_origin(known, host, headers))
+    let is_rebound = || host.is_some_and(|host| is_rebound(sites, host, headers, arrival));
+    !is_listed && (is_rebound() || has_foreign_origin(known, host, headers))
 }
 
 /// Whether a request was refused by [`check`], and not by its path.
@@ -98,15 +115,24 @@ pub(super) fn is_refusal(fault: &Fault) -> bool {
     matches!(fault, ForeignHost | InvalidKey | ExpiredKey | InvalidToken(_))
 }
 
-/// Whether `Host` is the name of a domain that may have been made to point to this machine.
-fn is_rebound(known: &[String], host: Option<&str>, arrival: Arrival) -> bool {
-    let is_local = arrival.peer.is_none_or(|peer| peer.to_canonical().is_loopback());
-    let is_name = |origin: &String| {
-        let name = authority_of(origin).unwrap_or_default();
-        host.is_some_and(|host| origin == ANY || name.eq_ignore_ascii_case(host))
-    };
-    let is_known = known.iter().any(is_name);
-    is_local && !arrival.has_tls && !is_known && host.is_some_and(is_domain)
+/// Whether `Host` is a name that may have been made to point to this machine, in the browser of a
+/// user. Programs of other machines may use any name, so of their requests only those of a browser
+/// count.
+fn is_rebound(sites: Sites<'_>, host: &str, headers: &HeaderMap, arrival: Arrival) -> bool {
+    let counts = arrival.is_local || is_from_browser(headers);
+    counts && !arrival.has_tls && !has_checked_name(headers) && !sites.name(host) && is_public(host)
+}
+
+/// Whether a browser without TLS may have sent the request. It always says which languages its user
+/// reads, and a page cannot prevent that.
+fn is_from_browser(headers: &HeaderMap) -> bool {
+    let has = |name| headers::has(headers, name);
+    has(&ORIGIN) || has(&REFERER) || (has(&ACCEPT_LANGUAGE) && !has(&SEC_FETCH_MODE))
+}
+
+/// Whether a browser has checked the name by TLS with a proxy in front, and saw no other site.
+fn has_checked_name(headers: &HeaderMap) -> bool {
+    headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "same-origin" || site == "none")
 }
 
 fn has_foreign_origin(known: &[String], host: Option<&str>, headers: &HeaderMap) -> bool {
@@ -125,13 +151,40 @@ fn is_listed(known: &[String], origin: &str) -> bool {
     known.iter().any(|known| known == ANY || known.eq_ignore_ascii_case(origin))
 }
 
-/// Whether a host with its port is a name of a domain, and not an address or `localhost`.
-fn is_domain(host: &str) -> bool {
-    let is_port = |port: &str| port.bytes().all(|digit| digit.is_ascii_digit());
-    let name = host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(at, _)| at);
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let is_address = name.parse::<IpAddr>().is_ok() || name.starts_with('[');
-    !is_address && name.contains('.') && !name.ends_with(".localhost")
+// === impl Sites ===
+
+impl<'a> Sites<'a> {
+    /// The websites that may use the route.
+    fn known(self) -> &'a [String] {
+        if self.guarded == Guarded::Pages { &[] } else { self.listed }
+    }
+
+    /// Whether the operator names a host as one of this gateway. For its pages only its own origin
+    /// is such a name, because another listed website is not to see them.
+    fn name(self, host: &str) -> bool {
+        let is_own = |origin: &str| {
+            let name = origin.strip_prefix("http://").unwrap_or_default();
+            name.eq_ignore_ascii_case(host)
+        };
+        let is_name = |origin: &str| {
+            let name = authority_of(origin).unwrap_or_default();
+            origin == ANY || name.eq_ignore_ascii_case(host)
+        };
+        let pages = self.guarded == Guarded::Pages;
+        self.listed.iter().any(|origin| if pages { is_own(origin) } else { is_name(origin) })
+    }
+}
+
+// === impl Arrival ===
+
+impl Arrival {
+    pub(super) fn of(stream: &TcpStream, has_tls: bool) -> Self {
+        let address = |found: io::Result<SocketAddr>| found.ok().map(|at| at.ip());
+        let (peer, own) = (address(stream.peer_addr()), address(stream.local_addr()));
+        let is_loopback = |peer: IpAddr| peer.to_canonical().is_loopback();
+        let is_local = peer == own || peer.is_none_or(is_loopback);
+        Self { peer, is_local, has_tls }
+    }
 }
 
 // === impl Guarded ===
@@ -199,13 +252,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x05_names_of_domains_are_told_from_addresses() {
-        for host in ["localhost:8430", "127.0.0.1", "[::1]:8430", "gateway", "a.localhost:1"] {
-            assert!(!is_domain(host), "{host}");
+    fn x05_a_browser_without_tls_is_told_from_programs() {
+        let of = |names: &[&'static str]| -> HeaderMap {
+            let named = |name: &&'static str| HeaderName::from_static(name);
+            names.iter().map(|name| (named(name), HeaderValue::from_static("x"))).collect()
+        };
+        for browser in [&["origin"][..], &["referer"], &["accept-language", "user-agent"]] {
+            assert!(is_from_browser(&of(browser)), "{browser:?}");
         }
-        for host in ["attacker.example", "attacker.example:8430", "127.0.0.1.example", "a.b."] {
-            assert!(is_domain(host), "{host}");
+        for program in [&[][..], &["user-agent", "accept"], &["accept-language", "sec-fetch-mode"]]
+        {
+            assert!(!is_from_browser(&of(program)), "{program:?}");
         }
+    }
+
+    #[test]
+    fn x05_only_the_gateways_own_origin_names_it_for_its_pages() {
+        let listed = ["https://chat.example".to_owned(), "http://gateway.example:8430".to_owned()];
+        let named = |guarded, host| Sites { listed: &listed, guarded }.name(host);
+        for (host, pages) in [("chat.example", false), ("Gateway.example:8430", true)] {
+            assert!(named(Guarded::Models, host) && named(Guarded::Files, host), "{host}");
+            assert_eq!(named(Guarded::Pages, host), pages, "{host}");
+        }
+        assert!(!named(Guarded::Models, "gateway.example"));
+        let any = Sites { listed: &[ANY.to_owned()], guarded: Guarded::Pages };
+        assert!(!any.name("chat.example"));
     }
 
     #[test]

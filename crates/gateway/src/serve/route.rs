@@ -36,15 +36,14 @@ pub(super) async fn answer(
     worker: Arc<Worker>,
     request: HttpRequest<Incoming>,
     serving: Serving,
-    peer: Option<IpAddr>,
+    arrival: Arrival,
 ) -> Result<Response<Reply>, Infallible> {
-    let state = &worker.state;
+    let (state, peer) = (&worker.state, arrival.peer);
     let path = request.uri().path();
     let format = ErrorFormat::of(path);
     let head_only = request.method() == Method::HEAD;
     let doors = worker.doors;
     let route = head_check::check(&request).and_then(|()| path::classify(request.method(), path));
-    let arrival = Arrival { peer, has_tls: worker.tls.is_some() };
     let config = state.config.load_full();
     let route = route.and_then(|route| foreign_sites::check(&config, route, &request, arrival));
     let cors = path::is_api(path).then(|| Cors::of(&config, request.headers())).flatten();

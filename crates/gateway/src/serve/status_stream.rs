@@ -16,7 +16,7 @@ use crate::admin::status;
 use crate::admin_access::{self, Visitor};
 use crate::body_memory::BodyHolder;
 use crate::ingress::path::AdminPage;
-use crate::reply::{Fault, error};
+use crate::reply::{Fault, error, forbid_sniffing};
 use crate::state::State;
 use crate::task;
 use crate::viewers::Viewer;
@@ -47,6 +47,7 @@ pub(super) fn answer(
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    forbid_sniffing(headers);
     // A proxy in front must pass each event on at once.
     headers.insert(UNBUFFERED, HeaderValue::from_static("no"));
     task::spawn(send(Arc::clone(state), frames, viewer));

@@ -71,7 +71,7 @@ async fn read(
     has_pages: bool,
 ) -> Result<Response<Full<Bytes>>, Fault> {
     let config = state.config.load_full();
-    let asked = UsageAsked::read(parts.uri.query(), clock::since_epoch().as_secs())?;
+    let asked = UsageAsked::read(parts.uri.query(), clock::date_secs())?;
     let tenant = match own_tenant(state, &config, parts)? {
         Some(own) if asked.tenant.as_ref().is_some_and(|asked| *asked != own) => {
             return Err(Fault::AdminOnly);

@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 
 use super::client_stream::ClientStream;
 use super::connection::{Activity, ClientSocket};
+use super::foreign_sites::Arrival;
 use super::lazy_waker::LazyWaker;
 use super::quiet_waker::QuietWaker;
 use super::stream_executor::StreamExecutor;
@@ -94,14 +95,14 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     let server = &config.server;
     // Clients that take all connections do not close the status pages of another address.
     let (connections, most) = match worker.doors.api {
-        true => (&state.connections, server.connections_max),
-        false => (&state.page_connections, PAGE_CONNECTIONS_MAX),
+        true => (&state.connections, state.open_files.clients(server.connections_max)),
+        false => (&state.page_connections, state.open_files.pages(PAGE_CONNECTIONS_MAX)),
     };
     let Some(_place) = connections.join(most) else {
         let _ = stream.try_write(&raw(&Fault::Overloaded.into()));
         return;
     };
-    let peer = stream.peer_addr().map(|address| address.ip()).ok();
+    let arrival = Arrival::of(&stream, worker.tls.is_some());
     let Some((stream, certificate)) = client_stream(&worker, stream).await else { return };
     let activity = Arc::new(Activity::default());
     let socket = ClientSocket::new(
@@ -116,7 +117,7 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }
-        route::answer(Arc::clone(&worker), request, activity.serve(), peer)
+        route::answer(Arc::clone(&worker), request, activity.serve(), arrival)
     });
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);

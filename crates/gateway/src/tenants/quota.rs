@@ -38,9 +38,11 @@ impl QuotaUse {
         self.reserved = self.reserved.saturating_add(tokens);
     }
 
-    /// Replaces a reservation by the tokens that were used.
-    pub(super) fn settle(&mut self, reserved: u64, used: u64, today: u64) {
-        self.turn(today);
+    /// Replaces a reservation by the tokens that were used, in the last known day if none is given.
+    pub(super) fn settle(&mut self, reserved: u64, used: u64, today: Option<u64>) {
+        if let Some(today) = today {
+            self.turn(today);
+        }
         self.reserved = self.reserved.saturating_sub(reserved);
         self.day_tokens = self.day_tokens.saturating_add(used);
         self.month_tokens = self.month_tokens.saturating_add(used);
@@ -72,14 +74,16 @@ impl QuotaUse {
         is_over(quotas.month, self.month_tokens)
     }
 
-    /// Begins a new day or month. A clock that goes back begins none.
+    /// Begins a new day or month. A date that is corrected to an earlier day begins none, but the
+    /// quota then ends with that day: otherwise it would be used up until the wrong day is over.
     fn turn(&mut self, today: u64) {
         if today > self.day {
-            (self.day, self.day_tokens) = (today, 0);
+            self.day_tokens = 0;
         }
         let month = calendar::month_start(today);
         if month > self.month {
-            (self.month, self.month_tokens) = (month, 0);
+            self.month_tokens = 0;
         }
+        (self.day, self.month) = (today, month);
     }
 }

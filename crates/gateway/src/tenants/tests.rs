@@ -136,6 +136,24 @@ fn x05_quotas_end_with_the_day_and_the_month_and_outlive_a_restart() {
 }
 
 #[test]
+fn x05_a_corrected_date_gives_no_quota_and_keeps_none() {
+    let quotas = Quotas { day: Some(100), month: None };
+    let on_quota = OnQuota::Refuse;
+    let tenant = Arc::new(Tenant { quotas, on_quota, ..Tenant::clone(&tenant(None, None)) });
+    let limits = limits(&tenant);
+    let charge = |now| limits.charge(&tenant, (1, false), now);
+    charge(hour(9, 1)).unwrap().settle(Some(100), hour(9, 1).secs);
+    let wait = charge(hour(0, 1)).unwrap_err();
+    assert_eq!(wait, UsedUp::Quota(Span::from_secs(23 * 3600)), "until the end of the right day");
+    // A request that began on the day before ends without its response.
+    let mut old = charge(hour(1, 0)).unwrap();
+    old.sent(1);
+    charge(hour(2, 1)).unwrap().settle(Some(99), hour(2, 1).secs);
+    drop(old);
+    assert!(charge(hour(2, 2)).is_err(), "99 and 1 are used on this day");
+}
+
+#[test]
 fn x05_requests_that_run_hold_their_estimate_of_a_quota() {
     let quotas = Quotas { day: Some(100), month: None };
     let on_quota = OnQuota::Refuse;

@@ -2,7 +2,7 @@
 
 use std::{error, fmt, io};
 
-use super::{BYTES_MAX, ENTRIES_MAX};
+use super::{BYTES_MAX, ENTRIES_MAX, PLACES_MAX};
 use crate::backend::endpoint::EndpointError;
 use crate::config::settings::BackendKind;
 
@@ -20,6 +20,8 @@ pub(crate) enum EndpointsFileError {
     /// One of its endpoints is invalid.
     Endpoint {
         index: usize,
+        /// The line where it begins.
+        line: u64,
         problem: EndpointProblem,
     },
 }
@@ -28,6 +30,9 @@ pub(crate) enum EndpointsFileError {
 #[derive(Debug)]
 pub(crate) enum EndpointProblem {
     Port(String),
+    /// The address is no host.
+    NoHost(String),
+    Places(u64),
     Kind(String),
     Traits(flow::OutOfRange),
     Address(EndpointError),
@@ -55,7 +60,9 @@ impl fmt::Display for EndpointsFileError {
             Self::TooMany(count) => {
                 write!(f, "{count} endpoints, at most {ENTRIES_MAX} are allowed")
             }
-            Self::Endpoint { index, problem } => write!(f, "endpoints[{index}]: {problem}"),
+            Self::Endpoint { index, line, problem } => {
+                write!(f, "line {line}: endpoints[{index}]: {problem}")
+            }
         }
     }
 }
@@ -79,6 +86,14 @@ impl fmt::Display for EndpointProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Port(text) => write!(f, "port {text:?} is not a number from 1 to 65535"),
+            Self::NoHost(address) => write!(
+                f,
+                "address {address:?} is no host name and no IP address: write it without scheme, \
+                 user, port, path and query"
+            ),
+            Self::Places(places) => {
+                write!(f, "places is {places}: 1 to {PLACES_MAX} are allowed")
+            }
             Self::Kind(name) => {
                 write!(f, "kind {name:?} is unknown; write {}", BackendKind::known())
             }

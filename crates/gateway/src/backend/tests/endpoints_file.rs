@@ -40,7 +40,32 @@ fn x06_an_invalid_file_reports_its_error() {
     let one = |entry: &str| yaml(&format!("endpoints: [{{{entry}}}]")).unwrap_err();
     assert!(one("name: a, address: h, port: x").contains("endpoints[0]: port \"x\""));
     assert!(one("name: a, address: h, port: 1, kind: gpu").contains("\"gpu\" is unknown"));
-    assert!(one("name: a, address: 'h h', port: 1").contains("is not a URL"));
+    assert!(one("name: a, address: h, port: 0").contains("port \"0\""));
+    for address in [
+        "h h",
+        "h/v1",
+        "h?x",
+        "h#x",
+        "user:pass@h",
+        "user@h",
+        "http://h",
+        "h:80",
+        "",
+        "[::1",
+        "::1]x",
+        "[fe80::1]:1",
+        "h\\n",
+    ] {
+        let said = one(&format!("name: a, address: \"{address}\", port: 1"));
+        assert!(said.contains("is no host name and no IP address"), "{said}");
+    }
+    for places in ["0", "100001"] {
+        let said = one(&format!("name: a, address: h, port: 1, places: {places}"));
+        assert!(said.contains(&format!("places is {places}: 1 to 100000")), "{said}");
+    }
+    for places in ["-1", "1.5", "many", "1e9"] {
+        assert!(one(&format!("name: a, address: h, port: 1, places: {places}")).contains("places"));
+    }
     assert!(one("name: a, address: h, port: 1, power_watts: -3").contains("power_watts"));
     assert!(one("address: h, port: 1").contains("name"));
     let twice = "endpoints: [{name: a, address: h, port: 1}, {name: a, address: h, port: 2}]";
@@ -50,6 +75,21 @@ fn x06_an_invalid_file_reports_its_error() {
     assert!(yaml(&format!("endpoints:\n{}", many.concat())).unwrap_err().contains("4097"));
     for text in ["", "{}", "endpoint: []", "endpoints: 3", "- a", "\u{0}", "endpoints: [", "{"] {
         assert!(yaml(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn x06_an_invalid_endpoint_is_named_by_its_line() {
+    let good = "{\"name\": \"a\", \"address\": \"h\", \"port\": 1}";
+    let bad = good.replace("\"a\"", "\"b\"").replace("\"h\"", "\"u:p@h\"");
+    let json = format!("{{\"endpoints\": [\n  {good},\n  {bad}\n]}}");
+    let yaml = format!("# one\nendpoints:\n- {good}\n- {bad}\n");
+    for (file, text, line) in [("e.json", json, 3), ("e.yaml", yaml, 4)] {
+        let said = parse(Path::new(file), &text).unwrap_err().to_string();
+        assert!(
+            said.starts_with(&format!("line {line}: endpoints[1]: address \"u:p@h\"")),
+            "{said}"
+        );
     }
 }
 

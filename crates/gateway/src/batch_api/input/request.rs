@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::InputError;
+use crate::ingress;
 
 /// The longest `custom_id`, in characters.
 const CUSTOM_ID_MAX: usize = 512;
@@ -71,6 +72,8 @@ impl<'a> RequestLine<'a> {
     /// The model of the request. The body must name a model and must not ask for a stream.
     pub fn model(&self) -> Result<Cow<'a, str>, InputError> {
         let asked: BodyFields<'a> = object(self.body, "'body'", Some("body"))?;
+        // The gateway would refuse the request, when the batch has begun.
+        ingress::check(self.body.as_bytes()).map_err(|fault| invalid("body", fault.message()))?;
         if asked.stream.is_some_and(|stream| stream.get() == "true") {
             let text = "'stream' is true: a batch has no one to stream to, leave it out";
             return Err(invalid("body.stream", text));

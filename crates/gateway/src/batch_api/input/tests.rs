@@ -164,7 +164,8 @@ fn x03_a_giant_line_and_deep_nesting_cost_no_memory_and_no_stack() {
     );
     let wide = InputRules { line_limit: 10 << 20, ..rules() };
     let read = check(deep.as_bytes(), &wide).unwrap();
-    assert_eq!((read.requests.len(), read.errors.len()), (1, 0));
+    assert_eq!((read.requests.len(), read.errors.len()), (0, 1));
+    assert!(read.errors[0].message.contains("nests deeper than 127"), "{}", read.errors[0]);
 }
 
 #[test]

@@ -3,16 +3,21 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::config::settings::{Admin, Bus, Epp, EppTls, Log, Server, ServerTls, Traces};
+use crate::process_limits;
 use crate::schema::Section;
 
+/// The most memory for all bodies, where the operator sets no limit.
+const BODIES_MAX: usize = 1 << 30;
+
 pub(in crate::config) fn server(section: &Section<'_>) -> Server {
+    let (body_limit, bodies_limit) = body_limits(section, process_limits::memory());
     let server = Server {
         listen: section.get("listen"),
         workers: section.given("workers"),
-        body_limit: section.get("body_limit"),
-        bodies_limit: section.get("bodies_limit"),
+        body_limit,
+        bodies_limit,
         header_limit: section.get("header_limit"),
-        connections_max: section.get("connections_max"),
+        connections_max: section.given("connections_max"),
         header_timeout: section.get("header_timeout"),
         body_timeout: section.get("body_timeout"),
         write_timeout: section.get("write_timeout"),
@@ -27,6 +32,27 @@ pub(in crate::config) fn server(section: &Section<'_>) -> Server {
         section.refuse("bodies_limit", what);
     }
     server
+}
+
+/// The limits of one body and of all together. While bodies arrive, the process takes three times
+/// as much memory as they have, so without a limit of the operator they get a sixth of `memory`.
+fn body_limits(section: &Section<'_>, memory: Option<u64>) -> (usize, usize) {
+    let part = |share| {
+        memory.and_then(|memory| usize::try_from(memory / share).ok()).unwrap_or(usize::MAX)
+    };
+    let body: usize = section.get("body_limit");
+    let given: Option<usize> = section.given("bodies_limit");
+    if given.is_some_and(|bodies| bodies > part(3)) {
+        let what = "is more than a third of the memory that the process may use: it may be killed \
+                    while large bodies arrive";
+        section.notice("bodies_limit", what);
+    }
+    let found = given.unwrap_or_else(|| BODIES_MAX.min(part(6)));
+    match (given, section.has("body_limit")) {
+        (_, false) => (body.min(found / 2), found),
+        (None, true) => (body, found.max(body.saturating_mul(2))),
+        (Some(_), true) => (body, found),
+    }
 }
 
 fn tls(section: &Section<'_>) -> Option<ServerTls> {

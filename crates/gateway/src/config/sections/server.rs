@@ -16,7 +16,12 @@ pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
         key("workers", count(1, 1024), "Threads that serve requests.")
             .unset("the number of cores")
             .restart(),
-        key("body_limit", size(KIB, GIB), "The largest request body.").default("32MiB"),
+        key(
+            "body_limit",
+            size(KIB, GIB),
+            "The largest request body. Without a value it is at most half of `bodies_limit`.",
+        )
+        .default("32MiB"),
         key(
             "bodies_limit",
             size(KIB, TIB),
@@ -26,10 +31,16 @@ pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
              An eighth is reserved for bodies up to 64 KiB. The process may take about three times \
              as much while bodies arrive.",
         )
-        .default("1GiB"),
+        .unset("1GiB, or a sixth of the memory that the process may use if that is less"),
         // Below 8 KiB the HTTP/1 reader has no room for a head at all.
         key("header_limit", size(8 * KIB, MIB), "The largest request head.").default("64KiB"),
-        key("connections_max", count(1, 1_000_000), "Client connections at once.").default("32768"),
+        key(
+            "connections_max",
+            count(1, 1_000_000),
+            "Client connections at once. If the process may not open enough files for them and for \
+             those to backends, it takes fewer, and says so at the start and in `/status`.",
+        )
+        .unset("32768, or fewer if the process may open only few files"),
         key("header_timeout", UP_TO_A_DAY, "How long a client may take to send a request head.")
             .default("10s"),
         key("body_timeout", UP_TO_A_DAY, "How long a client may take to send a request body.")
@@ -50,7 +61,8 @@ pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
             Texts(&ORIGIN),
             "The origins of websites that may use the API from a browser (CORS), or `*` for all. \
              Requests of other websites without a key get 403. The status pages are for no other \
-             origin.",
+             origin. List the gateway's own, such as `http://gateway.example:8430`, if browsers \
+             reach it under a domain name, without TLS and without keys.",
         )
         .unset("none"),
         key("headroom_headers", Bool, "Whether responses state the headroom of their band.")

@@ -44,7 +44,7 @@ fn the_servers_keys_reach_the_server() {
     assert_eq!(server.listen, "0.0.0.0:9000".parse().unwrap());
     assert_eq!(server.workers, Some(3));
     assert_eq!((server.body_limit, server.header_limit), (1_000_000, 16_384));
-    assert_eq!(server.connections_max, 10);
+    assert_eq!(server.connections_max, Some(10));
     assert_eq!(server.header_timeout, Duration::from_secs(1));
     assert_eq!(server.body_timeout, Duration::from_secs(2));
     assert_eq!(server.write_timeout, Duration::from_secs(3));

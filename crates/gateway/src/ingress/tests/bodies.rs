@@ -89,6 +89,31 @@ fn x01_a_model_is_a_short_visible_string_and_there_is_one() {
 }
 
 #[test]
+fn x05_a_description_names_one_model() {
+    let described =
+        |body: &str| posted("/api/show", body.as_bytes()).map(|(intent, _)| intent.model);
+    for body in [
+        r#"{"name":"m"}"#,
+        r#"{"model":"","name":"m"}"#,
+        r#"{"model":"m","name":""}"#,
+        r#"{"model":"m","name":"m"}"#,
+    ] {
+        assert_eq!(described(body).unwrap().as_deref(), Some("m"), "{body}");
+    }
+    for body in [
+        r#"{"model":"m","name":"x"}"#,
+        r#"{"name":"x","name":"m"}"#,
+        r#"{"Name":"x","name":"m"}"#,
+        r#"{"name":"m","NAME":"x"}"#,
+        r#"{"model":"m","Name":"x"}"#,
+    ] {
+        assert!(matches!(described(body), Err(Fault::InvalidModel(_))), "{body}");
+    }
+    // No other path reads the name.
+    assert_eq!(code(posted(CHAT, br#"{"model":"m","name":"x","Name":"y"}"#)), "ok");
+}
+
+#[test]
 fn x01_other_paths_use_a_model_where_they_have_one() {
     let model = |kind: &str, body: &str| {
         let headers: Vec<(&str, &[u8])> = match kind {
@@ -110,10 +135,14 @@ fn x01_other_paths_use_a_model_where_they_have_one() {
     ] {
         assert_eq!(model(kind, named).as_deref(), Some("m"), "{kind}");
     }
-    assert_eq!(model("application/octet-stream", named), None);
-    for body in ["", "{}", "[1]", "no json", r#"{"model":7}"#, r#"{"model":"m"} x"#] {
+    // Some servers read JSON whatever its type is.
+    assert_eq!(model("application/octet-stream", named).as_deref(), Some("m"));
+    for body in ["", "{}", "[1]", "no json", r#"{"model":7}"#] {
         assert_eq!(model("application/json", body), None, "{body}");
     }
+    let lines = "{\"model\":\"m\"}\n{\"model\":\"n\"}\n";
+    assert_eq!(model("application/x-ndjson", lines), None);
+    assert_eq!(code(posted("/v1/rerank", lines.as_bytes())), "invalid_request");
     let twice = br#"{"model":"a","model":"b"}"#;
     assert_eq!(code(posted("/v1/rerank", twice)), "invalid_request");
     for method in [Method::GET, Method::HEAD, Method::DELETE] {
@@ -143,7 +172,7 @@ fn x01_a_form_names_its_model() {
     }
     let none = |kind: &str, body: &str| form(&plain, kind, body).unwrap().0.model;
     let kind = "multipart/form-data; boundary=B";
-    assert_eq!(none("multipart/form-data", FORM), None);
+    assert_eq!(code(form(&plain, "multipart/form-data", FORM)), "invalid_request");
     assert_eq!(none(kind, &FORM.replace("\"model\"\r\n\r\nchat", "\"other\"\r\n\r\nchat")), None);
     let far = FORM.replace("RIFF", &"x".repeat(200_000));
     assert_eq!(none(kind, &far).as_deref(), Some("chat"), "behind a file");
@@ -263,8 +292,7 @@ pub(super) fn json() -> impl Strategy<Value = String> {
 
 /// Keys that are read, and others.
 fn key() -> impl Strategy<Value = String> {
-    const LOOKED_AT: [&str; 9] =
-        ["stream", "max_tokens", "n", "messages", "prompt", "input", "user", "session", "tools"];
+    const LOOKED_AT: [&str; 6] = ["messages", "prompt", "input", "user", "session", "tools"];
     prop_oneof![
         proptest::sample::select(&LOOKED_AT[..]).prop_map(str::to_owned),
         "x[a-z\u{e9}]{0,6}",
@@ -278,12 +306,15 @@ proptest! {
         after in proptest::collection::vec((key(), json()), 0..5),
         target in "\\PC{1,30}",
     ) {
-        let entries = |list: &[(String, String)]| -> Vec<String> {
-            list.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect()
+        let mut keys = std::collections::BTreeSet::new();
+        let mut entries = |list: &[(String, String)]| -> Vec<String> {
+            let once = list.iter().filter(|(key, _)| keys.insert(key.clone()));
+            once.map(|(key, value)| format!("\"{key}\":{value}")).collect()
         };
+        let (before, after) = (entries(&before), entries(&after));
         let with = |model: &str| {
             let model = vec![format!("\"model\" :{model}")];
-            let all = [entries(&before), model, entries(&after)].concat();
+            let all = [before.clone(), model, after.clone()].concat();
             format!(" {{{}}}\n", all.join(", "))
         };
         let (intent, sent) = rewritten(&aliased(&target), &with("\"chat\""), 0);

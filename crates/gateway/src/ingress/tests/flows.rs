@@ -98,7 +98,7 @@ fn q04_tokens_are_estimated_from_text_and_limits() {
         (r#""max_tokens":-1.0"#, 256),
         (r#""max_tokens":7.0"#, 7),
         (r#""max_tokens":0"#, 0),
-        (r#""max_tokens":"many","n":[1]"#, 256),
+        (r#""max_tokens":[7],"n":[1]"#, 256),
         (r#""n_predict":-1,"n":0"#, 256),
     ];
     for (limit, output) in limits {

@@ -110,10 +110,10 @@ fn when(fault: &Fault) -> &'static str {
         ShuttingDown => "the gateway is shutting down",
         Overloaded => {
             "one of four reasons. (1) There are more connections than \
-                `server.connections_max`. (2) More than 256 [reads](GATEWAY.md#reads-and-options) \
-                run at once. (3) The request bodies together exceed \
-                `server.bodies_limit`. (4) `/status/stream`: 64 viewers are there, or 16 of this \
-                address"
+                `server.connections_max`, or than the files that the process may open. (2) More \
+                than 256 [reads](GATEWAY.md#reads-and-options) run at once. (3) The request bodies \
+                together exceed `server.bodies_limit`. (4) `/status/stream`: 64 viewers are \
+                there, or 16 of this address"
         }
         DeadlineExceeded => {
             "the time of `X-Request-Timeout-Ms` or `X-Deadline-Ms` has passed; or the request \
@@ -186,10 +186,10 @@ fn when(fault: &Fault) -> &'static str {
         }
         UsageDisabled => "`/usage`, and no `usage.file` is set",
         ForeignHost => {
-            "a website of another origin sent the request, or the request came on this machine \
-                under the name of a domain (status pages, accounts, files and batches; other \
-                paths if a browser sent it), without a key; `server.cors_origins` allows websites \
-                to use the API"
+            "a website of another origin may have sent the request, or the `Host` is a name that \
+                somebody else may own and the request looks like one of a browser \
+                ([SECURITY.md](SECURITY.md#websites)), without a key; `server.cors_origins` allows \
+                websites to use the API"
         }
         Internal => "an error inside the gateway",
         ClientClosed => "the client disconnected; only metrics and the access log show it",
