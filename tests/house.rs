@@ -135,8 +135,8 @@ fn the_tables_of_rooms_have_no_cycle() {
     }
 }
 
-/// Verbs of `Store` that an engine implements in place or takes from the trait, in fewer lines than a
-/// module would have.
+/// Verbs of `Store` that an engine implements in place or takes from the trait, in fewer lines than
+/// a module would have.
 const IN_PLACE: &[(&str, &str)] =
     &[("sqlite", "join"), ("sqlite", "changed"), ("sqlite", "check_queue")];
 

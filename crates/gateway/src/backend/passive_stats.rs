@@ -111,8 +111,8 @@ impl PassiveStats {
         self.answered.store(sent.nanos(), Ordering::Relaxed);
     }
 
-    /// Whether it has answered a request that was sent after this moment. Of two answers at the same
-    /// time the earlier request may count; there will be others.
+    /// Whether it has answered a request that was sent after this moment. Of two answers at the
+    /// same time the earlier request may count; there will be others.
     pub(super) fn has_answered_since(&self, moment: Time) -> bool {
         self.answered.load(Ordering::Relaxed) > moment.nanos()
     }
