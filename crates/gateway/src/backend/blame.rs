@@ -10,6 +10,7 @@ use flow::{BackendId, Time};
 
 use super::Fleet;
 use super::endpoint::Endpoint;
+use super::fleet_state::FleetState;
 
 // === impl Fleet ===
 
@@ -34,12 +35,16 @@ impl Fleet {
 
     /// Takes back the reported failures of a request that caused them itself.
     pub(crate) fn forgive(&self, backends: &[BackendId]) {
-        self.change(|state, _| {
-            for id in backends {
-                let Some(backend) = state.backends.get_mut(id) else { continue };
-                backend.health.forgive();
-                backend.endpoint.stats.set_has_failures(backend.health.has_failures());
-            }
-        });
+        self.change(|state, _| backends.iter().for_each(|&id| state.forgive(id)));
+    }
+}
+
+// === impl FleetState ===
+
+impl FleetState {
+    fn forgive(&mut self, id: BackendId) {
+        let Some(backend) = self.backends.get_mut(&id) else { return };
+        backend.health.forgive();
+        backend.endpoint.stats.set_has_failures(backend.health.has_failures());
     }
 }
