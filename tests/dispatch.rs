@@ -1,5 +1,6 @@
 //! The dispatcher from outside: producers, queues, model servers and operators.
 
+mod bad_keys;
 mod batches;
 mod crashes;
 mod fixture;

@@ -31,6 +31,7 @@ mod http2_window;
 mod kubernetes;
 mod loaded_models;
 mod log_format;
+mod lone_requests;
 mod model_names;
 mod monitoring;
 mod objectives;

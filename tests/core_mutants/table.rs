@@ -412,6 +412,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "budget::",
     },
     Mutant {
+        name: "a budget keeps the validity of readings that it began with",
+        file: "budget.rs",
+        site: "self.settings.stale_after = «stale_after»;",
+        instead: "self.settings.stale_after",
+        noticed_by: "budget::d06_the_age",
+    },
+    Mutant {
         name: "a backend on trial takes as many asks as others",
         file: "supply.rs",
         site: "if «at.trial == Trial::Free» {",

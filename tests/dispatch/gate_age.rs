@@ -110,7 +110,8 @@ fn d06_an_expression_over_a_range_is_as_old_as_its_samples() {
         _ => Err("no sample".into()),
     });
     let keys = format!(
-        "kind = \"prometheus-query\"\nurl = \"{}\"\nquery = \"avg_over_time(free[5m])\"\n",
+        "kind = \"prometheus-query\"\nurl = \"{}\"\nquery = \"avg_over_time(free[5m])\"\n\
+         stale_after = \"5s\"\n",
         prometheus.url()
     );
     let dispatcher = Dispatcher::start(&config(&gate(&keys), "\"seen\"", &redis, target.address()));
@@ -121,6 +122,59 @@ fn d06_an_expression_over_a_range_is_as_old_as_its_samples() {
     assert_eq!(await_results(&redis, 1)[0]["status_code"], 200);
     let age = seen(&dispatcher)["age_seconds"].as_f64().unwrap();
     assert!(age > 0.0, "the age of the sample, not of the query: {age}");
+}
+
+/// Samples as a Prometheus has them that scrapes every 15 s: they are up to 15 s old, and then one
+/// comes anew. The times of the samples are those of the page, so that the test need not wait.
+#[test]
+fn d06_a_prometheus_that_scrapes_seldom_keeps_its_gate_open() {
+    let (redis, target) = (Redis::start(), Backend::quick());
+    let page = DatedPage::start(unix_millis() - 74_000);
+    let prometheus = page.scraped();
+    let query = "kind = \"prometheus-query\"\nquery = \"free\"\n";
+    let keys = format!("{query}url = \"{}\"\n", prometheus.url());
+    let dispatcher = Dispatcher::start(&config(&gate(&keys), "\"seen\"", &redis, target.address()));
+    for (round, age) in [74, 59, 44, 29, 14].into_iter().enumerate() {
+        page.millis.fetch_max(unix_millis() - age * 1000, Ordering::Relaxed);
+        // The sample is `age` old when it comes, and a few seconds older at most.
+        eventually("a newer sample", || match seen(&dispatcher) {
+            gate if gate["age_seconds"].as_f64().is_some_and(|seen| seen < age as f64 + 10.0) => {
+                Ok(())
+            }
+            gate => Err(gate.to_string()),
+        });
+        submit(&redis, &format!("sent-{round}"), unix() + 600);
+        await_results(&redis, round + 1);
+    }
+    let open = seen(&dispatcher);
+    assert_eq!(open["state"], "open", "{open}");
+}
+
+/// A target that repeats an old sample has missed its scrapes.
+#[test]
+fn d06_a_sample_of_a_prometheus_that_has_missed_a_few_scrapes_closes_its_gate() {
+    let (redis, target) = (Redis::start(), Backend::quick());
+    let page = DatedPage::start(unix_millis() - 2000);
+    let prometheus = page.scraped();
+    let query = "kind = \"prometheus-query\"\nquery = \"free\"\n";
+    let keys = format!("{query}url = \"{}\"\n", prometheus.url());
+    let dispatcher = Dispatcher::start(&config(&gate(&keys), "\"seen\"", &redis, target.address()));
+    await_state(&dispatcher, "open");
+    // The page is dated anew for each of five scrapes, and then no more.
+    let (mut last, mut count) = (0.0, 0);
+    eventually("five newer samples", || {
+        page.renew();
+        let age = seen(&dispatcher)["age_seconds"].as_f64().ok_or("not read")?;
+        let taken = unix_millis() as f64 / 1000.0 - age;
+        if taken > last + 0.5 {
+            (last, count) = (taken, count + 1);
+        }
+        if count > 5 { Ok(()) } else { Err(format!("{count} samples")) }
+    });
+    await_state(&dispatcher, "unreadable: the last sample of free is ");
+    submit(&redis, "one", unix() + 600);
+    page.renew();
+    assert_eq!(await_results(&redis, 1)[0]["status_code"], 200);
 }
 
 #[test]

@@ -187,6 +187,40 @@ fn d04_a_budget_in_bytes_sends_whole_requests_and_a_large_one_alone() {
     assert_eq!(backend.most(), 1, "two of them never fit at once");
 }
 
+/// Prompts are short, and outputs are what fills an engine. What the responses report replaces the
+/// limits that nothing uses.
+#[test]
+fn d04_a_budget_in_tokens_counts_the_expected_output_and_learns_it() {
+    let (redis, backend) = (Redis::start(), Backend::held());
+    let gate = "[[dispatch.gates]]\nname = \"tokens\"\nkind = \"constant\"\nbaseline = 0.0\n\
+                unit = \"tokens\"\ncapacity = 9000\n";
+    for number in 0..40 {
+        let mut message = message(&format!("{number:02}"), unix() + 600);
+        message["data"]["payload"]["max_tokens"] = json!(4000);
+        submit_to(&redis, QUEUE, &message);
+    }
+    let sections = format!("{QUICK}{gate}");
+    let dispatcher = Dispatcher::start(&config(&sections, "\"tokens\"", &redis, backend.address()));
+    backend.await_held(2);
+    eventually("two requests of 4000 tokens at the gate", || {
+        let gates = dispatcher.page("/dispatch").json()["gates"].clone();
+        let found = gates.as_array().unwrap().iter().find(|gate| gate["name"] == "tokens").cloned();
+        let held = found.and_then(|gate| gate["held"].as_u64());
+        if held.is_some_and(|held| held >= 8000) { Ok(()) } else { Err(gates.to_string()) }
+    });
+    assert_eq!(backend.running(), 2, "there is no room for a third");
+    // Their outputs have one token, so from now on a claim counts 256.
+    backend.release(2);
+    await_results(&redis, 2);
+    eventually("more", || match backend.running() {
+        enough @ 30.. => Ok(enough),
+        running => Err(format!("{running} running")),
+    });
+    backend.open();
+    await_results(&redis, 40);
+    assert!(backend.most() <= 9000 / 256, "{} at once", backend.most());
+}
+
 #[test]
 fn d03_no_more_requests_are_in_flight_than_the_gate_allows() {
     let (redis, backend) = (Redis::start(), Backend::held());

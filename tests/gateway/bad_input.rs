@@ -11,7 +11,7 @@ use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat
 /// Limits that a test can reach.
 const TIGHT: &str = "[server]\nbody_limit = \"64KiB\"\nheader_timeout = \"1s\"\n\
     body_timeout = \"1s\"\nwrite_timeout = \"1s\"\n[upstream]\nanswer_timeout = \"1s\"\n\
-    stall_timeout = \"1s\"\n[health]\neject_after = 1000\n[retry]\nshare = 10\n";
+    stall_timeout = \"1s\"\n[health]\neject_after = 1000\n[retry]\nattempts = 1\n";
 
 fn tight(backend: &Backend) -> Gateway {
     Gateway::before(&format!("{TIGHT}{TWO}"), backend)
@@ -348,7 +348,7 @@ fn x03_the_head_of_a_response_has_a_limit() {
         "long" => ScriptedResponse::raw(head(400 << 10)),
         _ => ScriptedResponse::raw(head(200 << 10)),
     });
-    let gateway = Gateway::before(TWO, &backend);
+    let gateway = Gateway::before(&format!("[retry]\nattempts = 1\n{TWO}"), &backend);
     assert_eq!(gateway.ask(&chat("m")).status, 200);
     let answer = gateway.ask(&chat("m").tag("long"));
     assert_eq!((answer.status, answer.code().as_str()), (502, "backend_error"));

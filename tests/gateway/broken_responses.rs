@@ -104,7 +104,7 @@ fn n05_a_backend_that_sends_interim_responses_without_end_fails() {
         "endless" => ScriptedResponse(vec![Step::Endless(hint.into())]),
         _ => ScriptedResponse::raw(hint.repeat(100)).then_all(ScriptedResponse::ok()),
     });
-    let gateway = Gateway::before(&format!("[health]\neject_after = 100\n{TWO}"), &backend);
+    let gateway = Gateway::before(&format!("[retry]\nattempts = 1\n{TWO}"), &backend);
     let answer = gateway.ask(&chat("m").tag("endless"));
     assert_eq!(answer.status, 502, "{}", answer.text());
     assert!(answer.text().contains("too many interim responses"), "{}", answer.text());

@@ -191,39 +191,39 @@ fn r07_an_ejected_backend_is_tried_by_one_request_at_a_time() {
     all_served(calls);
 }
 
-/// A request that fails by itself, at backends that serve all others, is given up soon.
+/// A request that fails by itself, at backends that serve all others, is given up.
 #[test]
 fn n05_a_request_that_fails_wherever_it_goes_is_given_up() {
     let server = || {
         Backend::start(|seen| match seen.tag().as_str() {
-            "poison" => ScriptedResponse::json(500, "{\"poison\":1}"),
+            "poison" => ScriptedResponse::json(500, "{\"poison\":1}").held(),
             _ => ScriptedResponse::ok(),
         })
     };
     let servers = [server(), server()];
     let backends = [("first", servers[0].address()), ("second", servers[1].address())];
     let gateway = Gateway::start(&config(TWO, &backends));
-    for _ in 0..4 {
-        assert_eq!(gateway.ask(&chat("m")).status, 200);
+    let poisoned = |server: &Backend| server.tags().iter().filter(|tag| *tag == "poison").count();
+    let poison = gateway.send(&chat("m").tag("poison"));
+    let mut before = [0, 0];
+    for _ in 0..3 {
+        let at = eventually("an attempt", || {
+            let at = (0..2).find(|&at| poisoned(&servers[at]) > before[at]);
+            at.ok_or(format!("{before:?}"))
+        });
+        before[at] += 1;
+        // Both serve others meanwhile.
+        for name in ["first", "second"] {
+            let answer = gateway.ask(&chat("m").header("X-Target-Backend", name));
+            assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some(name)));
+        }
+        servers[at].release(1);
     }
-    let answer = gateway.ask(&chat("m").tag("poison"));
+    let answer = poison.finish();
     assert_eq!((answer.status, answer.text().as_str()), (500, "{\"poison\":1}"));
-    let poisoned = servers.iter().flat_map(Backend::tags).filter(|tag| tag == "poison").count();
-    assert_eq!(poisoned, 3, "as many attempts as are configured");
+    let tries: usize = servers.iter().map(poisoned).sum();
+    assert_eq!(tries, 3, "as many attempts as are configured");
     assert_eq!(gateway.ask(&chat("m")).status, 200);
-}
-
-/// The pauses are 50 ms and 100 ms, of which at least half is left by the jitter.
-#[test]
-fn n05_attempts_of_one_request_come_with_pauses() {
-    let backend = Backend::start(|_| ScriptedResponse::json(500, "{}"));
-    let gateway = Gateway::before(&format!("[health]\neject_after = 100\n{TWO}"), &backend);
-    assert_eq!(gateway.ask(&chat("m")).status, 500);
-    let times: Vec<Duration> = backend.seen().iter().map(|seen| seen.at).collect();
-    assert_eq!(times.len(), 3);
-    let pauses = [times[1] - times[0], times[2] - times[1]];
-    assert!(pauses[0] >= Duration::from_millis(25), "{pauses:?}");
-    assert!(pauses[1] >= Duration::from_millis(50), "{pauses:?}");
 }
 
 /// X-Queue-Wait-Ms and the access line count every wait, also those after an attempt.

@@ -195,7 +195,20 @@ const GATEWAY: &[Room] = &[
             "viewers",
         ],
     ),
-    ("dispatch", &["clock", "config", "gates", "ingress", "jitter", "observe", "task", "upstream"]),
+    (
+        "dispatch",
+        &[
+            "clock",
+            "config",
+            "gates",
+            "ingress",
+            "jitter",
+            "observe",
+            "output_history",
+            "task",
+            "upstream",
+        ],
+    ),
     (
         "request",
         &[

@@ -90,6 +90,14 @@ impl Call {
         let _ = self.stream().shutdown(Shutdown::Write);
     }
 
+    /// Whether the response has begun, or the connection has ended.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.stream().set_nonblocking(true).unwrap();
+        let peeked = self.stream().peek(&mut [0]);
+        self.stream().set_nonblocking(false).unwrap();
+        !peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// Waits for the head of the response.
     pub(crate) fn head(&mut self) -> Head {
         self.try_head().unwrap()

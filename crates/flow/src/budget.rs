@@ -31,10 +31,12 @@
 
 mod congestion;
 mod in_flight_history;
+mod share;
 
 use congestion::Congestion;
 pub use congestion::Refusal;
 use in_flight_history::{InFlightHistory, ReadingWindow};
+pub use share::Share;
 
 use crate::range::{Checked, check};
 use crate::time::{Span, Time};
@@ -83,13 +85,6 @@ pub struct GateReading {
     pub at: Time,
     /// How much older than `at` the reading may be.
     pub lag: Span,
-}
-
-/// The share of one dispatcher, if several dispatchers read the same system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    rank: u32,
-    of: u32,
 }
 
 /// The budget of one gate.
@@ -172,32 +167,6 @@ impl GateReading {
     }
 }
 
-// === impl Share ===
-
-impl Share {
-    /// The whole budget.
-    pub const WHOLE: Self = Self { rank: 0, of: 1 };
-
-    /// The share of the dispatcher with this rank (from 0) among `of` dispatchers. A rank beyond
-    /// the last has no share.
-    pub const fn new(rank: u32, of: u32) -> Self {
-        Self { rank, of: if of == 0 { 1 } else { of } }
-    }
-
-    const fn is_none(self) -> bool {
-        self.rank >= self.of
-    }
-
-    /// Its part of `total`. The parts of all ranks add up to `total`.
-    pub fn part(self, total: i64) -> i64 {
-        if self.is_none() {
-            return 0;
-        }
-        let of = i64::from(self.of);
-        total.div_euclid(of) + i64::from(i64::from(self.rank) < total.rem_euclid(of))
-    }
-}
-
 // === impl Budget ===
 
 impl Budget {
@@ -211,12 +180,20 @@ impl Budget {
             shown: 0,
             carried: 0.0,
             others: None,
-            // A valid reading is at most `stale_after` old, and may lag as much again.
-            history: InFlightHistory::remembering(Span::from_nanos(
-                settings.stale_after.nanos().saturating_mul(2),
-            )),
+            history: InFlightHistory::remembering(memory(settings.stale_after)),
             congestion: Congestion::default(),
         }
+    }
+
+    /// Sets how long a reading is valid from now on, also the last one. Some sources learn it.
+    pub fn valid_for(&mut self, stale_after: Span) {
+        self.settings.stale_after = stale_after;
+        self.history.remember(memory(stale_after));
+    }
+
+    /// The largest age of a reading.
+    pub fn stale_after(&self) -> Span {
+        self.settings.stale_after
     }
 
     /// Sets the share of this dispatcher.
@@ -384,6 +361,12 @@ impl Budget {
     pub fn closed_until(&self) -> Time {
         self.congestion.closed_until()
     }
+}
+
+/// How long the load is remembered: a valid reading is at most `stale_after` old, and may lag as
+/// much again.
+fn memory(stale_after: Span) -> Span {
+    Span::from_nanos(stale_after.nanos().saturating_mul(2))
 }
 
 /// Takes from several budgets, each in its own unit: from all of them, or from none. The error has

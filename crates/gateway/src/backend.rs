@@ -9,6 +9,7 @@
 //! deadlock is possible.
 
 mod backend_state;
+mod blame;
 mod bounded_get;
 mod catalogue;
 mod discovery;
@@ -180,6 +181,7 @@ impl Fleet {
     /// Records that a backend answered a request that was sent at `sent`. Takes no lock in the
     /// common case.
     pub(crate) fn answered(&self, endpoint: &Endpoint, sent: Time) {
+        endpoint.stats.note_answered(sent);
         if endpoint.stats.has_failures() {
             self.change(|state, now| state.answered(endpoint.id, sent, now));
         }
@@ -209,20 +211,9 @@ impl Fleet {
         }
     }
 
-    /// Takes back the reported failures of a request that caused them itself.
-    pub(crate) fn forgive(&self, backends: &[BackendId]) {
-        self.change(|state, _| backends.iter().for_each(|&id| state.forgive(id)));
-    }
-
     /// When a backend that has failed may be tried again, if it has to be.
     pub(crate) fn next_trial(&self, endpoint: &Endpoint) -> Option<Time> {
         self.state().backends.get(&endpoint.id)?.health.next_trial()
-    }
-
-    /// Whether a backend has failed requests since it last answered one, besides `own`.
-    pub(crate) fn fails_others(&self, endpoint: &Endpoint, own: u32) -> bool {
-        let state = self.state();
-        state.backends.get(&endpoint.id).is_some_and(|backend| backend.health.fails_others(own))
     }
 
     /// The status of all backends, for the admin pages.

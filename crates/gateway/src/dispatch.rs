@@ -4,14 +4,17 @@
 //! gates and the workers have room for. Each claimed message is one task that sends the request and
 //! stores its result (`delivery`). `outgoing_request` builds the request, and `verdict` decides
 //! what a response means for the message. `lease_keeper` renews the claims, applies cancellations
-//! and drops lost claims. `gates` limit the requests in flight, and `target` remembers whether a
-//! target refuses requests.
+//! and drops lost claims. `gates` limit the requests in flight, `message_size` says how much each
+//! counts there, `target` remembers whether a target refuses requests, and `queue_trouble` which
+//! queues cannot be used.
 
 mod claim_loop;
 mod delivery;
 mod error;
 mod lease_keeper;
+mod message_size;
 mod outgoing_request;
+mod queue_trouble;
 mod target;
 mod verdict;
 
@@ -27,8 +30,10 @@ use crate::config::settings::dispatch::{Dispatch, Queue};
 use crate::gates::{GateSet, Gates};
 use crate::ingress::headers::fresh_id;
 use crate::observe::dispatch::{DispatchMetrics, QueueMetrics};
+use crate::output_history::OutputHistory;
 use crate::upstream::client::{BaseUrl, Client};
 pub(crate) use error::DispatchError;
+use queue_trouble::QueueTrouble;
 use target::TargetHealth;
 use verdict::Backoff;
 
@@ -60,8 +65,12 @@ struct ServedQueue {
     queue: Queue,
     target: BaseUrl,
     gates: GateSet,
+    /// Whether one of them counts tokens, and how long the outputs were.
+    counts_tokens: bool,
+    outputs: OutputHistory,
     metrics: Arc<QueueMetrics>,
     health: TargetHealth,
+    trouble: QueueTrouble,
     /// The key for requests to this gateway; `None` for other targets.
     own_key: Option<HeaderValue>,
 }
@@ -75,6 +84,8 @@ pub(crate) struct QueueView<'a> {
     pub(crate) in_flight: usize,
     /// Why the target refuses requests, while it does.
     pub(crate) overload: Option<String>,
+    /// Why the queue cannot be used although its store can.
+    pub(crate) trouble: Option<String>,
 }
 
 /// Why a claim ends before its response.
@@ -117,13 +128,24 @@ impl Dispatcher {
     /// Makes a dispatcher; fails if a target or a gate is missing.
     pub(crate) fn new(parts: DispatcherParts) -> Result<Arc<Self>, DispatchError> {
         let DispatcherParts { store, gates, settings, client, metrics, own, own_key } = parts;
+        let all_gates = Arc::clone(&gates);
         let served = |queue: &Queue| {
             let target = target(queue, own.as_ref())?;
-            let gates = gates.named(&queue.gates)?;
+            let gates = all_gates.named(&queue.gates)?;
             let metrics = metrics.of_queue(&queue.name);
             let health = TargetHealth::default();
             let own_key = own_key.clone().filter(|_| queue.target.is_none());
-            Ok(ServedQueue { queue: queue.clone(), target, gates, metrics, health, own_key })
+            Ok(ServedQueue {
+                queue: queue.clone(),
+                target,
+                counts_tokens: all_gates.counts_tokens(&gates),
+                gates,
+                outputs: OutputHistory::default(),
+                metrics,
+                health,
+                trouble: QueueTrouble::default(),
+                own_key,
+            })
         };
         let queues: Vec<ServedQueue> =
             settings.queues.iter().map(served).collect::<Result<_, DispatchError>>()?;
@@ -163,6 +185,7 @@ impl Dispatcher {
             metrics: &served.metrics,
             in_flight: in_flight.get(&served.queue.name).copied().unwrap_or(0),
             overload: served.health.why(),
+            trouble: served.trouble.why(),
         })
     }
 

@@ -121,10 +121,11 @@ impl DurableQueues {
         self.folder.as_ref().ok_or(Fault::BatchDisabled)?.batches().ok_or_else(away)
     }
 
-    /// The errors of stores that are unavailable.
+    /// The errors of stores that are unavailable, or none of whose queues can be used.
     pub(crate) fn store_errors(&self) -> Vec<String> {
         let closed = self.folder.as_ref().and_then(|folder| folder.error());
-        closed.into_iter().chain(self.dispatchers().filter_map(|some| some.store_error())).collect()
+        let of = |some: &Arc<Dispatcher>| some.store_error().or_else(|| some.trouble_of_all());
+        closed.into_iter().chain(self.dispatchers().filter_map(of)).collect()
     }
 
     /// The names of the open queues.

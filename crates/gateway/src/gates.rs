@@ -83,6 +83,7 @@ pub(crate) struct GatePermit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestSize {
     pub(crate) bytes: u64,
+    /// Of the prompt and of the expected output.
     pub(crate) tokens: u64,
 }
 
@@ -137,6 +138,11 @@ impl Gates {
     fn unknown(&self, name: &str) -> GateError {
         let known = self.settings.iter().map(|gate| gate.name.clone()).collect();
         GateError::Unknown { gate: name.to_owned(), known }
+    }
+
+    /// Whether a gate of the set counts tokens.
+    pub(crate) fn counts_tokens(&self, set: &GateSet) -> bool {
+        set.0.iter().any(|&at| self.settings[at].unit == Unit::Tokens)
     }
 
     /// The number of requests that may be sent now. If a gate counts sizes, 1 if any may.

@@ -37,10 +37,14 @@ impl OutputHistory {
 
     /// The most that a claimed output counts.
     pub(crate) fn bound(&self, model: ModelId) -> u64 {
-        match self.of(model).load(Relaxed) {
-            0 => CLAIM_UNKNOWN,
-            longest => (longest / FORGOTTEN).saturating_mul(2).max(CLAIM_MIN),
-        }
+        let bound = |longest: u64| longest.saturating_mul(2).max(CLAIM_MIN);
+        self.longest(model).map_or(CLAIM_UNKNOWN, bound)
+    }
+
+    /// The longest output, as far as it is not forgotten; `None` before the first one.
+    pub(crate) fn longest(&self, model: ModelId) -> Option<u64> {
+        let longest = self.of(model).load(Relaxed);
+        (longest > 0).then_some(longest / FORGOTTEN)
     }
 
     fn of(&self, model: ModelId) -> &AtomicU64 {

@@ -139,6 +139,12 @@ pub trait Store: std::fmt::Debug + Send + Sync {
         now: Moment,
     ) -> StoreFuture<'a, Membership>;
 
+    /// Looks at the data of one queue. Returns what is wrong with it and what to do, if a verb on
+    /// the queue must fail because of that. An engine that owns its data has nothing to look at.
+    fn check_queue<'a>(&'a self, _queue: &'a str) -> StoreFuture<'a, Option<String>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Resolves when the queues may have changed: messages became pending, or one was cancelled. A
     /// dispatcher that calls this before it looks, and awaits it afterwards, misses no change. The
     /// future may resolve spuriously; an engine that cannot know of all changes resolves after a

@@ -28,6 +28,7 @@ use crate::{
 
 mod cancel;
 mod changed;
+mod check_queue;
 mod claim;
 mod claim_end;
 mod claimed_message;
@@ -150,6 +151,10 @@ impl Store for RedisStore {
 
     fn depth<'a>(&'a self, queue: &'a str) -> StoreFuture<'a, Depth> {
         Box::pin(depth::depth(self, queue))
+    }
+
+    fn check_queue<'a>(&'a self, queue: &'a str) -> StoreFuture<'a, Option<String>> {
+        Box::pin(check_queue::check_queue(self, queue))
     }
 
     fn list_dead_letters<'a>(

@@ -51,6 +51,11 @@ impl InFlightHistory {
         Self { count: 0, taken: 0, ended: 0, past: VecDeque::from([begin]), memory }
     }
 
+    /// Changes how long it remembers. What is forgotten already stays forgotten.
+    pub(super) fn remember(&mut self, memory: Span) {
+        self.memory = memory;
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.count
     }

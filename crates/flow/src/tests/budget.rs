@@ -306,6 +306,19 @@ fn d06_a_gate_that_cannot_be_read_allows_nothing() {
     assert_eq!(budget.allowance(now(41)), Allowance::Left(5), "and then it is read again");
 }
 
+/// Some sources learn for how long their readings are valid.
+#[test]
+fn d06_the_age_at_which_a_reading_is_stale_may_change() {
+    let mut budget = Budget::new(law(0.1));
+    budget.valid_for(Span::from_secs(45));
+    budget.read(at(0.7, 50.0, 100));
+    assert_eq!(budget.allowance(now(145)), Allowance::Left(30));
+    assert_eq!(budget.allowance(now(146)), Allowance::Stale(Span::from_secs(46)));
+    budget.valid_for(Span::from_secs(20));
+    assert_eq!(budget.allowance(now(121)), Allowance::Stale(Span::from_secs(21)));
+    assert_eq!(budget.stale_after(), Span::from_secs(20));
+}
+
 /// All gates must allow a request, each in its own unit; if one refuses, none is charged.
 #[test]
 fn d02_a_request_takes_from_all_gates_or_from_none() {

@@ -159,13 +159,6 @@ impl FleetState {
         backend.endpoint.stats.set_has_breaks(backend.health.has_breaks());
     }
 
-    /// Takes back one reported failure of a backend.
-    pub(super) fn forgive(&mut self, id: BackendId) {
-        let Some(backend) = self.backends.get_mut(&id) else { return };
-        backend.health.forgive();
-        backend.endpoint.stats.set_has_failures(backend.health.has_failures());
-    }
-
     pub(super) fn checked(&mut self, id: BackendId, check: CheckResult, began: Time, now: Time) {
         let Some(backend) = self.backends.get_mut(&id) else { return };
         let said = match &check {

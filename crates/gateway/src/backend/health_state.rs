@@ -17,6 +17,7 @@
 //! them. A backend that reports that it is full is healthy: it is never ejected for this, and the
 //! pause is short.
 
+mod blame;
 mod down_reason;
 mod slow_start;
 
@@ -178,16 +179,6 @@ impl Health {
     /// Whether a successful response would change the state.
     pub(super) fn has_failures(&self) -> bool {
         self.failures > 0 || self.fulls > 0 || self.unproven
-    }
-
-    /// Whether requests have failed since the last one that was answered, besides `own`.
-    pub(super) fn fails_others(&self, own: u32) -> bool {
-        self.unproven || self.failures > own
-    }
-
-    /// A request was the cause of its failure: the backend is not.
-    pub(super) fn forgive(&mut self) {
-        self.failures = self.failures.saturating_sub(1);
     }
 
     /// When the next trial may begin, while the backend has not proven itself.

@@ -8,6 +8,8 @@ pub(super) const CLOSED: &str = "gate_closed";
 pub(super) const UNREADABLE: &str = "gate_unreadable";
 /// The rule about gates that allow no more for now.
 const USED_UP: &str = "budget_used_up";
+/// The rule about a queue whose own data cannot be used.
+const UNUSABLE: &str = "batch_queue_unusable";
 /// A gate closes and opens all the time. It is reported when it has been closed for so long.
 const CLOSED_SECS: f64 = 5.0;
 /// The same while a batch request is in flight: it may be what closes the gate, or it may wait.
@@ -23,6 +25,7 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
         found.extend(self::gate(gate, situation));
     }
     for queue in &situation.batch_queues {
+        found.extend(unusable(queue));
         found.extend(overload(queue));
     }
 }
@@ -196,6 +199,18 @@ fn waits(pending: u64) -> String {
         1 => "1 batch request waits".to_owned(),
         pending => format!("{pending} batch requests wait"),
     }
+}
+
+/// A finding about a queue whose own data cannot be used. Its error says what to do.
+fn unusable(queue: &BatchQueueState) -> Option<StatusFinding> {
+    let why = queue.trouble.as_ref()?;
+    let name = &queue.name;
+    let text = format!("the batch queue {name} cannot be used, so it sends nothing: {why}");
+    let finding = StatusFinding::new(UNUSABLE, Level::Trouble, text).about(name).advise(
+        "Other queues go on. The dispatcher looks again every second, and sends the messages of \
+         this queue when its data is in order.",
+    );
+    Some(finding)
 }
 
 fn overload(queue: &BatchQueueState) -> Option<StatusFinding> {

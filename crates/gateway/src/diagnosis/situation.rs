@@ -356,6 +356,8 @@ pub(crate) struct BatchQueueState {
     pub(crate) ended_lately: u64,
     /// Why its target refuses requests.
     pub(crate) overload: Option<String>,
+    /// Why its own data cannot be used, although its store can.
+    pub(crate) trouble: Option<String>,
 }
 
 /// A key that expires soon or has expired.

@@ -378,6 +378,20 @@ fn m03_a_closed_gate_is_named_while_batch_work_waits() {
 }
 
 #[test]
+fn d08_m03_a_queue_whose_data_cannot_be_used_is_named_with_the_remedy() {
+    let mut situation = well();
+    let trouble = Some("the key \"q2\" is a string and must be a sorted set: rename it".into());
+    let queue = BatchQueueState { name: "q2".into(), trouble, ..BatchQueueState::default() };
+    situation.batch_queues =
+        vec![BatchQueueState { name: "q".into(), ..Default::default() }, queue];
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.level), ("batch_queue_unusable", Level::Trouble));
+    let named =
+        "the batch queue q2 cannot be used, so it sends nothing: the key \"q2\" is a string";
+    assert!(finding.text.starts_with(named), "{}", finding.text);
+}
+
+#[test]
 fn m03_a_full_disk_is_told_from_other_failures_of_a_store() {
     let mut situation = well();
     let full = "queue.db: database or disk is full";

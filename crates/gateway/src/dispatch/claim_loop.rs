@@ -8,10 +8,10 @@ use flow::{LaneScheduler, Weight};
 use store::{Claim, ClaimRequest, Lane, StoreError};
 use tokio::time::Instant;
 
+use super::message_size::MessageSize;
 use super::{Dispatcher, ServedQueue, StopReason};
 use crate::clock::moment;
-use crate::gates::{GatePermit, RequestSize};
-use crate::ingress::BYTES_PER_TOKEN;
+use crate::gates::GatePermit;
 use crate::task;
 
 /// The most messages claimed in one call of the store.
@@ -36,8 +36,8 @@ struct ClaimLoop {
     /// The fair order of queues, and of the tenants in each queue.
     queue_turns: LaneScheduler<usize>,
     tenant_turns: Vec<LaneScheduler<String>>,
-    /// For each queue, a claimed message that its gates do not allow yet.
-    waiting_at_gate: Vec<Option<Claim>>,
+    /// For each queue, a claimed message that its gates do not allow yet, and its size.
+    waiting_at_gate: Vec<Option<(Claim, MessageSize)>>,
     /// The time of the next search for expired claims.
     reclaim_at: Instant,
 }
@@ -170,8 +170,12 @@ impl ClaimLoop {
         next_due.store(u64::MAX, Ordering::Relaxed);
         let mut pause = RECLAIM_MAX;
         for served in &dispatcher.queues {
+            if !dispatcher.is_usable(served).await? {
+                continue;
+            }
             let now = moment();
-            let reclaimed = dispatcher.store.reclaim(&served.queue.name, now).await?;
+            let reclaimed = dispatcher.store.reclaim(&served.queue.name, now).await;
+            let Some(reclaimed) = dispatcher.of_queue(served, reclaimed).await? else { continue };
             served.metrics.reclaimed(reclaimed.lost);
             if reclaimed.lost > 0 {
                 let queue = &served.queue.name;
@@ -195,7 +199,7 @@ impl ClaimLoop {
         let dispatcher = Arc::clone(&self.dispatcher);
         let mut started = 0;
         for (at, served) in dispatcher.queues.iter().enumerate() {
-            let Some(mut claim) = self.waiting_at_gate[at].take() else { continue };
+            let Some((mut claim, size)) = self.waiting_at_gate[at].take() else { continue };
             match dispatcher.stop_reason(&claim.reference) {
                 Some(StopReason::Lost) => {
                     dispatcher.untrack(&claim.reference);
@@ -204,12 +208,12 @@ impl ClaimLoop {
                 Some(StopReason::Cancelled) => claim.cancelled = true,
                 Some(StopReason::Release) | None => {}
             }
-            match self.acquire(served, &claim) {
+            match self.acquire(served, &claim, size) {
                 Ok(permit) => {
                     dispatcher.start(at, claim, permit);
                     started += 1;
                 }
-                Err(()) => self.waiting_at_gate[at] = Some(claim),
+                Err(()) => self.waiting_at_gate[at] = Some((claim, size)),
             }
         }
         started
@@ -227,10 +231,12 @@ impl ClaimLoop {
     async fn lanes(&self) -> Result<Vec<(usize, Vec<Lane>)>, StoreError> {
         let mut all = Vec::new();
         for (at, served) in self.dispatcher.queues.iter().enumerate() {
-            let lanes = self.dispatcher.store.lanes(&served.queue.name, moment()).await?;
-            if !lanes.is_empty() {
-                all.push((at, lanes));
+            if !self.dispatcher.is_usable(served).await? {
+                continue;
             }
+            let lanes = self.dispatcher.store.lanes(&served.queue.name, moment()).await;
+            let lanes = self.dispatcher.of_queue(served, lanes).await?;
+            all.extend(lanes.filter(|lanes| !lanes.is_empty()).map(|lanes| (at, lanes)));
         }
         Ok(all)
     }
@@ -238,10 +244,10 @@ impl ClaimLoop {
     /// Releases a message that waits for a gate if a message with an earlier deadline arrived.
     async fn yield_to_earlier(&mut self, lanes: &[(usize, Vec<Lane>)]) {
         for (at, lanes) in lanes {
-            let Some(claim) = &self.waiting_at_gate[*at] else { continue };
+            let Some((claim, _)) = &self.waiting_at_gate[*at] else { continue };
             let earlier = |lane: &Lane| lane.deadline < claim.message.deadline;
             if lanes.iter().any(earlier)
-                && let Some(claim) = self.waiting_at_gate[*at].take()
+                && let Some((claim, _)) = self.waiting_at_gate[*at].take()
             {
                 self.dispatcher.release_unsent(claim.reference).await;
             }
@@ -295,16 +301,18 @@ impl ClaimLoop {
             until,
         };
         let mut started = 0;
-        for claim in dispatcher.store.claim(request, moment()).await? {
+        let claims = dispatcher.store.claim(request, moment()).await;
+        for claim in dispatcher.of_queue(served, claims).await?.into_iter().flatten() {
             dispatcher.track(&claim.reference);
-            match self.acquire(served, &claim) {
+            let size = served.measure(&claim.message).await;
+            match self.acquire(served, &claim, size) {
                 Ok(permit) => {
                     self.charge((at, &tenant), permit.as_ref());
                     dispatcher.start(at, claim, permit);
                     started += 1;
                 }
                 Err(()) if self.waiting_at_gate[at].is_none() => {
-                    self.waiting_at_gate[at] = Some(claim)
+                    self.waiting_at_gate[at] = Some((claim, size))
                 }
                 Err(()) => dispatcher.release_unsent(claim.reference).await,
             }
@@ -323,12 +331,16 @@ impl ClaimLoop {
 
     /// Acquires the gates for a message. An expired or cancelled message needs none, because
     /// nothing is sent for it.
-    fn acquire(&self, served: &ServedQueue, claim: &Claim) -> Result<Option<GatePermit>, ()> {
+    fn acquire(
+        &self,
+        served: &ServedQueue,
+        claim: &Claim,
+        size: MessageSize,
+    ) -> Result<Option<GatePermit>, ()> {
         if claim.cancelled || claim.message.deadline <= moment() {
             return Ok(None);
         }
-        let bytes = claim.message.body.length();
-        let size = RequestSize { bytes, tokens: bytes.div_ceil(BYTES_PER_TOKEN) };
+        let size = served.size_at_gates(size);
         self.dispatcher.gates.try_acquire(&served.gates, size).map(Some).map_err(drop)
     }
 

@@ -127,7 +127,7 @@ impl Dispatcher {
                 self.finish(served, held, Outcome::cancelled()).await
             }
             AttemptEnd::Stopped(StopReason::Release) => {
-                self.release(held, Release { due: moment(), failed: false }).await
+                self.release(served, held, Release { due: moment(), failed: false }).await
             }
             AttemptEnd::Response(Verdict::Final(outcome)) => {
                 if let Some(permit) = &permit {
@@ -135,6 +135,7 @@ impl Dispatcher {
                 }
                 if let Outcome::Answered { .. } = outcome {
                     served.accepted();
+                    served.note_output(&outcome);
                 }
                 self.finish(served, held, outcome).await;
             }
@@ -151,7 +152,7 @@ impl Dispatcher {
                     (moment(), message.deadline),
                     jitter::fraction(),
                 );
-                self.release(held, Release { due, failed: false }).await;
+                self.release(served, held, Release { due, failed: false }).await;
             }
             AttemptEnd::Response(Verdict::Failed(outcome, asked)) => {
                 self.failed(served, (held, &message), (failures.saturating_add(1), outcome, asked))
@@ -179,12 +180,12 @@ impl Dispatcher {
         served.metrics.ended(MessageEnd::Failed);
         let due =
             self.backoff().due((failures, asked), (moment(), message.deadline), jitter::fraction());
-        self.release(held, Release { due, failed: true }).await;
+        self.release(served, held, Release { due, failed: true }).await;
     }
 
     async fn dead_letter(&self, served: &ServedQueue, held: ClaimRef, outcome: Outcome) {
-        let kept =
-            self.persist(|| self.store.dead_letter(held.clone(), outcome.clone(), moment())).await;
+        let dead = || self.store.dead_letter(held.clone(), outcome.clone(), moment());
+        let kept = self.persist(served, dead).await;
         served.metrics.ended(if kept { MessageEnd::DeadLetter } else { MessageEnd::Lost });
     }
 
@@ -207,19 +208,23 @@ impl Dispatcher {
             Outcome::Failed { .. } => MessageEnd::Unsendable,
         };
         let kept =
-            self.persist(|| self.store.complete(held.clone(), outcome.clone(), moment())).await;
-        served.metrics.ended(if kept { end } else { MessageEnd::Lost });
+            self.persist(served, || self.store.complete(held.clone(), outcome.clone(), moment()));
+        served.metrics.ended(if kept.await { end } else { MessageEnd::Lost });
     }
 
-    async fn release(&self, held: ClaimRef, release: Release) {
-        self.persist(|| self.store.release(held.clone(), release, moment())).await;
+    async fn release(&self, served: &ServedQueue, held: ClaimRef, release: Release) {
+        self.persist(served, || self.store.release(held.clone(), release, moment())).await;
         // The claim loop is notified when this claim ends.
         self.next_due.fetch_min(release.due.millis(), Ordering::Relaxed);
     }
 
     /// Calls the store until it succeeds. While the store is unavailable or full, results wait
     /// here, and occupy their workers.
-    async fn persist<'a>(&self, mut verb: impl FnMut() -> StoreFuture<'a, bool>) -> bool {
+    async fn persist<'a>(
+        &self,
+        served: &ServedQueue,
+        mut verb: impl FnMut() -> StoreFuture<'a, bool>,
+    ) -> bool {
         let mut logged = false;
         loop {
             let error = match verb().await {
@@ -228,6 +233,8 @@ impl Dispatcher {
             };
             if !can_wait(&error) {
                 tracing::error!(%error, "the result of a message cannot be stored");
+                // No further message of the queue is claimed, if its keys are the cause.
+                let _ = self.of_queue::<()>(served, Err(error)).await;
                 return false;
             }
             if !std::mem::replace(&mut logged, true) {
@@ -291,11 +298,13 @@ impl Dispatcher {
     }
 }
 
-fn can_wait(error: &StoreError) -> bool {
+/// Whether an error is one of the whole store, which may be over soon.
+pub(super) fn can_wait(error: &StoreError) -> bool {
     matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Full)
 }
 
-async fn read(body: &Body) -> io::Result<Bytes> {
+/// The body of a message.
+pub(super) async fn read(body: &Body) -> io::Result<Bytes> {
     match body {
         Body::Bytes(bytes) => Ok(bytes.clone()),
         Body::Gone => Err(io::ErrorKind::NotFound.into()),

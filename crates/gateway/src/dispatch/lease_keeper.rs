@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{ClaimRef, Membership, Standing, StoreError};
+use store::{ClaimRef, Depth, Lane, Membership, Standing, StoreError};
 use tokio::time::Instant;
 
-use super::{Dispatcher, StopReason};
+use super::delivery::can_wait;
+use super::{Dispatcher, ServedQueue, StopReason};
 use crate::clock::moment;
 
 /// Renewals within one lease.
@@ -103,14 +104,16 @@ impl Dispatcher {
     /// Reads the standing of all claims, and renews them if a lease is given.
     async fn check_claims(&self, lease: Option<Duration>) {
         let all: Vec<ClaimRef> = self.claims().keys().cloned().collect();
-        for some in all.chunks(CLAIMS_MAX) {
+        // One call for each queue, because the keys of one may be unusable.
+        let of_queues = all.chunk_by(|one, other| one.queue == other.queue);
+        for some in of_queues.flat_map(|claims| claims.chunks(CLAIMS_MAX)) {
             let asked = match lease {
                 Some(lease) => self.store.renew(some.to_vec(), moment().after(lease)).await,
                 None => self.store.standing(some.to_vec()).await,
             };
             match asked {
                 Ok(standings) => self.apply_standings(some, &standings),
-                Err(error) => return renewal_failed(&error),
+                Err(error) => renewal_failed(&error),
             }
         }
     }
@@ -125,14 +128,26 @@ impl Dispatcher {
         }
     }
 
-    /// Counts the queues.
+    async fn look(&self, served: &ServedQueue) -> Result<(Depth, Vec<Lane>), StoreError> {
+        let depth = self.store.depth(&served.queue.name).await?;
+        Ok((depth, self.store.lanes(&served.queue.name, moment()).await?))
+    }
+
+    /// Counts the queues that can be used.
     pub(crate) async fn count(&self) -> Result<(), StoreError> {
         self.metrics.gates(self.gates.gauges());
         for served in &self.queues {
-            let depth = self.store.depth(&served.queue.name).await?;
+            if served.trouble.why().is_some() {
+                continue;
+            }
+            let (depth, lanes) = match self.look(served).await {
+                Ok(counted) => counted,
+                Err(error) if can_wait(&error) => return Err(error),
+                // The claim loop says why the queue cannot be used.
+                Err(_) => continue,
+            };
             let before = served.metrics.depth().dead;
             served.metrics.counted(depth);
-            let lanes = self.store.lanes(&served.queue.name, moment()).await?;
             served.metrics.due(&lanes, moment());
             if depth.dead > before {
                 let (queue, dead) = (&served.queue.name, depth.dead);
@@ -143,7 +158,7 @@ impl Dispatcher {
     }
 }
 
-/// The claims stay as they are; their leases expire if the errors continue.
+/// The claims of a queue stay as they are; their leases expire if the errors continue.
 fn renewal_failed(error: &StoreError) {
     tracing::warn!(%error, "claims could not be renewed");
 }

@@ -29,11 +29,7 @@ pub(super) fn outgoing_request(
         let text = format!("the request cannot be built: {why}");
         Verdict::Final(Outcome::failed(Outcome::INVALID, text))
     };
-    let path = match (message.endpoint.as_str(), queue.path.as_deref()) {
-        ("", Some(path)) => path,
-        ("", None) => path_by_payload(&body),
-        (endpoint, _) => endpoint,
-    };
+    let path = path(queue, message, &body);
     // Producers may submit work, and must not reach other paths of the server.
     if Some(path) != queue.path.as_deref() && !is_work(path) {
         return Err(invalid(&format_args!("{path:?} is not a path of the API that takes work")));
@@ -50,6 +46,15 @@ pub(super) fn outgoing_request(
     let mut request = request.map_err(|error| invalid(&error))?;
     *request.headers_mut() = headers.to_header_map();
     Ok(request)
+}
+
+/// The path to which a message is sent.
+pub(super) fn path<'a>(queue: &'a Queue, message: &'a Message, body: &[u8]) -> &'a str {
+    match (message.endpoint.as_str(), queue.path.as_deref()) {
+        ("", Some(path)) => path,
+        ("", None) => path_by_payload(body),
+        (endpoint, _) => endpoint,
+    }
 }
 
 /// The path that a payload is for. The default of llm-d-async is `/v1/completions`, where a model

@@ -36,7 +36,7 @@ struct QueueStatus {
     dead: Option<u64>,
     in_flight: usize,
     ends: std::collections::BTreeMap<&'static str, u64>,
-    /// The error of its store, while it is unavailable.
+    /// Why it cannot be used: the error of its store, or of its own data.
     trouble: Option<String>,
     /// Why its target refuses requests.
     overload: Option<String>,
@@ -54,7 +54,10 @@ impl DurableQueues {
             let error = counted.as_ref().err().map(ToString::to_string);
             // The first error of the store says more than a timeout of this count.
             let why = dispatcher.store_error().or(error);
-            let entry = |view| QueueStatus::of(view, counted.is_ok(), why.clone());
+            let entry = |view: QueueView<'_>| {
+                let why = why.clone().or(view.trouble.clone());
+                QueueStatus::of(view, counted.is_ok() && why.is_none(), why)
+            };
             queues.extend(dispatcher.views().map(entry));
             trouble.extend(why.clone());
         }
@@ -150,8 +153,8 @@ impl std::fmt::Display for QueueStatus {
         let Self { name, target, .. } = self;
         writeln!(f, "queue {name}: target {target}, gates {}", self.gates.join(", "))?;
         writeln!(f, "  {}", self.counts())?;
-        if self.trouble.is_some() {
-            writeln!(f, "  nothing is sent while the store is unavailable")?;
+        if let Some(why) = &self.trouble {
+            writeln!(f, "  nothing is sent: {why}")?;
         }
         if let Some(why) = &self.overload {
             writeln!(f, "  the target refuses requests: {why}")?;
@@ -180,6 +183,7 @@ impl From<QueueView<'_>> for BatchQueueState {
             ended: view.metrics.ends().map(|(_, count)| count).sum(),
             ended_lately: 0,
             overload: view.overload,
+            trouble: view.trouble,
         }
     }
 }

@@ -77,7 +77,7 @@ impl GateState {
         let OpenGate { description, basis, window, start_limiter, .. } = open;
         // A window reserves nothing: it is already what other work leaves.
         let baseline = if window.is_some() { 0.0 } else { settings.baseline };
-        let (stale_after, hold) = (span(settings.stale_after), span(settings.hold));
+        let (stale_after, hold) = (span(settings.valid_for()), span(settings.hold));
         let law = BudgetSettings::new(basis, baseline, stale_after, hold)?;
         Ok(Self {
             kind: settings.kind.name(),
@@ -168,7 +168,10 @@ impl GateState {
 
     /// Applies a reading.
     pub(super) fn accept(&mut self, reading: Reading) {
-        let Reading { free, capacity, at, lag, is_dated, by } = reading;
+        let Reading { free, capacity, at, lag, valid_for, is_dated, by } = reading;
+        if let Some(valid_for) = valid_for {
+            self.budget.valid_for(valid_for);
+        }
         self.budget.read(GateReading { free, system: capacity, at, lag });
         (self.by, self.is_dated) = (by, is_dated);
     }
@@ -204,7 +207,7 @@ impl GateState {
                 None => "not read yet".into(),
             },
             Allowance::Stale(age) => {
-                let most = secs(span(settings.stale_after));
+                let most = secs(self.budget.stale_after());
                 format!("stale: the reading is {} old, at most {most} is allowed", secs(age))
             }
             Allowance::Invalid => "unreadable: the reading is not a number".into(),

@@ -64,7 +64,7 @@ impl Gates {
     async fn follow_polled(&self, at: usize, source: &mut dyn PolledSource) {
         let settings = &self.settings[at];
         let mut jitter = Jitter::new(at as u64 + 1);
-        let limit = settings.stale_after.min(READ_TIMEOUT);
+        let limit = settings.valid_for().min(READ_TIMEOUT);
         loop {
             let next = Instant::now() + jitter.around(settings.interval);
             let reading = timeout(limit, source.read()).await;

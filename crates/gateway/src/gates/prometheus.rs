@@ -1,6 +1,7 @@
 //! Reads the numbers of a gate from Prometheus, for the three kinds that use it.
 
 pub(super) mod promql;
+pub(super) mod scrape_interval;
 pub(super) mod selectors;
 pub(super) mod syntax;
 
@@ -9,7 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use flow::{Span, Time};
 
-use self::promql::{PromMetric, Sample};
+use self::promql::{PromMetric, Sample, SelectedSample};
+use self::scrape_interval::ScrapeInterval;
 use super::error::{ReadError, SetupError};
 use super::kinds::{GateContext, OpenGate, PolledSource, ReadingFuture, Source, measured};
 use super::metrics_server::{HTTP_URL, MetricsServer};
@@ -37,7 +39,11 @@ pub(super) struct Prometheus {
     /// The series of an expression, for the time of their samples.
     dated: Vec<PromMetric>,
     capacity: Capacity,
-    stale_after: Duration,
+    /// The age at which a sample no longer counts: the configured one, or else at least the other,
+    /// and what the intervals of the scrapes say.
+    stale_after: Option<Duration>,
+    stale_after_least: Duration,
+    scrapes: ScrapeInterval,
     /// The last sample: its own time, and its time by our clock. The same sample read again is the
     /// same reading, to the nanosecond.
     seen: Option<(f64, Time)>,
@@ -46,10 +52,10 @@ pub(super) struct Prometheus {
 /// A query to Prometheus.
 #[derive(Clone, Debug)]
 pub(super) enum PromQuery {
-    /// The first of several metrics that has a sample.
+    /// The fullest of several measures that have a sample.
     Metrics {
-        /// The metrics, best first.
-        metrics: Vec<PromMetric>,
+        /// The metrics of each measure, best first: the first that has a sample counts.
+        measures: Vec<Vec<PromMetric>>,
         /// The requests that each server takes, if the metrics count requests.
         each: Option<f64>,
     },
@@ -89,14 +95,24 @@ impl Prometheus {
             PromQuery::Expression(text) => PromMetric::dated(text),
         };
         let server = MetricsServer::at(url, context)?;
-        let (capacity, stale_after) = (gate.capacity.clone(), gate.stale_after);
-        Ok(Self { server, query, ready, dated, capacity, stale_after, seen: None })
+        Ok(Self {
+            server,
+            query,
+            ready,
+            dated,
+            capacity: gate.capacity.clone(),
+            stale_after: gate.stale_after,
+            stale_after_least: gate.valid_for(),
+            scrapes: ScrapeInterval::default(),
+            seen: None,
+        })
     }
 
     fn description(&self) -> String {
         let query = match &self.query {
-            PromQuery::Metrics { metrics, .. } => {
-                metrics.first().map(|metric| metric.series.as_str()).unwrap_or_default()
+            PromQuery::Metrics { measures, .. } => {
+                let first = measures.iter().flatten().next();
+                first.map(|metric| metric.series.as_str()).unwrap_or_default()
             }
             PromQuery::Expression(text) => text.as_str(),
         };
@@ -105,50 +121,63 @@ impl Prometheus {
 
     async fn fetch(&mut self) -> Result<Reading, ReadError> {
         match self.query.clone() {
-            PromQuery::Metrics { metrics, each } => self.by_metrics(&metrics, each).await,
+            PromQuery::Metrics { measures, each } => self.by_measures(&measures, each).await,
             PromQuery::Expression(text) => self.by_expression(&text).await,
         }
     }
 
-    async fn by_metrics(
+    /// The free share by the fullest of the measures that are known.
+    async fn by_measures(
         &mut self,
-        metrics: &[PromMetric],
+        measures: &[Vec<PromMetric>],
         each: Option<f64>,
     ) -> Result<Reading, ReadError> {
-        let all: Vec<PromMetric> = metrics.iter().chain(&self.ready).cloned().collect();
+        let metrics = measures.iter().flatten();
+        let all: Vec<PromMetric> = metrics.chain(&self.ready).cloned().collect();
         let began = self.server.clock.now();
         let body = self.query(&promql::expression(&all), None).await?;
         let came = self.server.clock.now();
         let samples = promql::samples(&body, all.len())?;
-        let (loads, readies) = samples.split_at(metrics.len());
+        let (loads, readies) = samples.split_at(all.len() - self.ready.len());
         let ready = promql::first(&self.ready, readies, true);
-        let load = promql::first(metrics, loads, ready.is_some());
-        let load = load.ok_or_else(|| promql::no_sample(&all))?;
-        let servers = ready.map(|ready| finite(ready.sample.value, &ready.metric.series));
-        let servers = servers.transpose()?;
-        let value = finite(load.sample.value, &load.metric.series)?;
-        let free = load.metric.free(value, each, servers);
-        let known = servers.zip(each).map(|(servers, each)| servers * each);
-        let capacity = capacity(&self.capacity, servers, known)?;
+        let known = promql::known(measures, loads, ready.is_some());
+        let value = |of: &SelectedSample<'_>| finite(of.sample.value, &of.metric.series);
+        let servers = ready.as_ref().map(value).transpose()?;
+        let mut least: Option<(f64, SelectedSample<'_>)> = None;
+        for load in &known {
+            let free = load.metric.free(value(load)?, each, servers);
+            if least.is_none_or(|(least, _)| free < least) {
+                least = Some((free, *load));
+            }
+        }
+        let (free, load) = least.ok_or_else(|| promql::no_sample(&all))?;
+        let whole = servers.zip(each).map(|(servers, each)| servers * each);
+        let capacity = capacity(&self.capacity, servers, whole)?;
+        let oldest = ready.into_iter().chain(known);
+        let oldest = oldest.max_by(|a, b| a.sample.age.total_cmp(&b.sample.age)).unwrap_or(load);
         let by = load.metric.series.clone();
-        let oldest = ready.map(|ready| ready.sample).into_iter().chain([load.sample]);
-        let oldest = oldest.max_by(|a, b| a.age.total_cmp(&b.age)).unwrap_or(load.sample);
-        let (at, lag) = self.made_at((&by, oldest), began, came)?;
-        Ok(Reading { by, lag, ..Reading::instant(free, capacity, at) })
+        let series = oldest.metric.series.clone();
+        let reading = Reading { by, ..Reading::instant(free, capacity, came) };
+        self.dated_by((&series, oldest.sample), began, reading)
     }
 
-    /// The moment of a sample, unless it is too old.
-    fn made_at(
+    /// A reading that came now, dated by its oldest sample, unless that is too old.
+    fn dated_by(
         &mut self,
         (series, sample): (&str, Sample),
         began: Time,
-        came: Time,
-    ) -> Result<(Time, Span), ReadError> {
+        reading: Reading,
+    ) -> Result<Reading, ReadError> {
+        self.scrapes.note(sample);
+        let least = self.stale_after_least.as_secs_f64();
+        let learnt = || self.scrapes.stale_after(least);
+        let valid = self.stale_after.map_or_else(learnt, |given| given.as_secs_f64());
         // Checked by the clock of Prometheus: the sample may be older than this process.
-        if sample.age > self.stale_after.as_secs_f64() {
+        if sample.age > valid {
             return Err(ReadError::Stale { sample: series.to_owned(), age: sample.age });
         }
-        Ok(self.taken_at(sample, began, came))
+        let (at, lag) = self.taken_at(sample, began, reading.at);
+        Ok(Reading { at, lag, valid_for: Some(Span::from_secs_f64(valid)), ..reading })
     }
 
     /// The latest moment, by our clock, at which a sample was taken, and how much earlier it may
@@ -195,8 +224,7 @@ impl Prometheus {
         let (series, sample) = oldest.ok_or_else(|| promql::no_sample(&all))?;
         let free = promql::least(&self.query(text, Some(sample.taken + sample.age)).await?)?;
         let capacity = capacity(&self.capacity, servers.transpose()?, None)?;
-        let (at, lag) = self.made_at((&series, sample), began, came)?;
-        Ok(Reading { lag, ..Reading::instant(free, capacity, at) })
+        self.dated_by((&series, sample), began, Reading::instant(free, capacity, came))
     }
 
     async fn query(&self, expression: &str, at: Option<f64>) -> Result<Bytes, ReadError> {

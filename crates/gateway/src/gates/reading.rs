@@ -18,6 +18,8 @@ pub(super) struct Reading {
     /// The latest possible moment of the reading, and how much earlier it may have been.
     pub(super) at: Time,
     pub(super) lag: Span,
+    /// How long it counts, if its source knows.
+    pub(super) valid_for: Option<Span>,
     /// Whether the source says when the reading was made. Otherwise `at` is when it was read.
     pub(super) is_dated: bool,
     /// The metric or the numbers behind the reading, if they vary; else empty.
@@ -29,7 +31,15 @@ pub(super) struct Reading {
 impl Reading {
     /// A reading that took no time.
     pub(super) fn instant(free: f64, capacity: f64, at: Time) -> Self {
-        Self { free, capacity, at, lag: Span::ZERO, is_dated: true, by: String::new() }
+        Self {
+            free,
+            capacity,
+            at,
+            lag: Span::ZERO,
+            valid_for: None,
+            is_dated: true,
+            by: String::new(),
+        }
     }
 
     /// The same reading, which was made this long before `at`. `sample` names its source.

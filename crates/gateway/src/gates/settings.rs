@@ -40,7 +40,12 @@ pub(crate) const GATES: SectionSchema = SectionSchema::new(
         key("capacity_per_server", POSITIVE, "The same for each server that is ready."),
         key("ready_metric", Text(&NOT_EMPTY), "The metric that counts the ready servers.")
             .unset("`inference_pool_ready_pods`, `llm_d_epp_ready_endpoints`"),
-        key("unit", Keyword(words::<Unit>), "What is counted.").default("requests"),
+        key(
+            "unit",
+            Keyword(words::<Unit>),
+            "What is counted. Tokens are those of the prompt and of the expected output.",
+        )
+        .default("requests"),
         key(
             "interval",
             ValueType::Duration { min: INTERVAL_MIN, max: HOUR },
@@ -52,7 +57,10 @@ pub(crate) const GATES: SectionSchema = SectionSchema::new(
             ValueType::Duration { min: INTERVAL_MIN, max: DAY },
             "The age at which a reading no longer counts. Without a reading nothing is sent.",
         )
-        .unset("three intervals, at least 5s"),
+        .unset(
+            "three intervals, at least 5s; with Prometheus also three of its scrapes, which are \
+             learnt",
+        ),
         key(
             "hold",
             ValueType::Duration { min: Duration::ZERO, max: HOUR },
@@ -82,8 +90,8 @@ pub struct GateSettings {
     pub unit: Unit,
     /// The time between two readings.
     pub interval: Duration,
-    /// The age at which a reading no longer counts.
-    pub stale_after: Duration,
+    /// The age at which a reading no longer counts, if it is configured.
+    pub stale_after: Option<Duration>,
     /// The least time without a new request after an overload.
     pub hold: Duration,
     /// Whether the gateway made it for queues that name none: no file has it.
@@ -112,7 +120,7 @@ pub enum Unit {
     /// Requests.
     #[default]
     Requests,
-    /// Tokens of the prompt, estimated from its bytes.
+    /// Tokens of the prompt and of the output, estimated.
     Tokens,
     /// Bytes of the request body.
     Bytes,
@@ -146,7 +154,7 @@ pub(crate) fn read(section: &Section<'_>) -> Option<GateSettings> {
         capacity,
         unit: section.get("unit"),
         interval,
-        stale_after: section.given("stale_after").unwrap_or((interval * 3).max(STALE_AFTER_MIN)),
+        stale_after: section.given("stale_after"),
         hold: section.get("hold"),
         implied: false,
     })
@@ -196,10 +204,15 @@ impl GateSettings {
             }
             Capacity::PerServer { each, .. } => check_positive(each)?,
         }
-        if self.interval.is_zero() || self.stale_after < self.interval {
+        if self.interval.is_zero() || self.valid_for() < self.interval {
             return Err(SetupError::Interval);
         }
         Ok(())
+    }
+
+    /// The age at which a reading no longer counts, unless its source learns that.
+    pub(super) fn valid_for(&self) -> Duration {
+        self.stale_after.unwrap_or((self.interval * 3).max(STALE_AFTER_MIN))
     }
 }
 

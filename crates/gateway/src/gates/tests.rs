@@ -7,6 +7,7 @@ mod prometheus;
 mod promql;
 mod redis;
 mod scrape;
+mod scrape_interval;
 
 use flow::Span;
 use flow::budget::Allowance;
@@ -23,7 +24,7 @@ fn gate(name: &str, kind: GateKind, capacity: Capacity) -> GateSettings {
         capacity,
         unit: Unit::Requests,
         interval: Duration::from_millis(20),
-        stale_after: Duration::from_secs(30),
+        stale_after: Some(Duration::from_secs(30)),
         hold: Duration::from_millis(50),
         implied: false,
     }
@@ -116,7 +117,8 @@ fn d02_gates_that_cannot_work_are_errors_at_the_start() {
     let each = || Capacity::PerServer { each: 10.0, ready: None };
     let bytes =
         GateSettings { unit: Unit::Bytes, ..gate("g", gateway_kind(), Capacity::FromSource) };
-    let hasty = GateSettings { stale_after: Duration::from_millis(1), ..constant("g", 1.0, 1.0) };
+    let hasty =
+        GateSettings { stale_after: Some(Duration::from_millis(1)), ..constant("g", 1.0, 1.0) };
     let wrong = [
         (gate("g", constant_kind(1.5), fixed()), "from 0 to 1"),
         (gate("g", constant_kind(f64::NAN), fixed()), "from 0 to 1"),

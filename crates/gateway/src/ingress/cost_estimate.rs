@@ -1,7 +1,10 @@
 //! The estimated cost of a request. The usage in the response corrects it later.
 
-use super::json_body::BodyFields;
-use super::path::RequestKind;
+use http::Method;
+
+use super::json_body::{self, BodyFields};
+use super::path::{self, RequestKind, Route};
+use super::prompt_size::BYTES_PER_TOKEN;
 use crate::config::settings::Cost;
 
 /// Estimates of a request.
@@ -14,6 +17,17 @@ pub(super) struct CostEstimate {
     pub(super) tokens: u64,
     /// The number of responses to the prompt.
     pub(super) choices: u64,
+}
+
+/// The tokens that a request claims by its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TokenClaim {
+    prompt: u64,
+    choices: u64,
+    /// The limit of its output, if it has one.
+    output: Option<u64>,
+    /// Whether the response is text of unknown length.
+    generates: bool,
 }
 
 /// The output length of a request without a limit.
@@ -39,5 +53,36 @@ impl CostEstimate {
             Cost::Bytes => (bytes as u64).max(1),
         };
         Self { cost, prompt, tokens, choices }
+    }
+}
+
+// === impl TokenClaim ===
+
+impl TokenClaim {
+    /// The claim of a request for this path. A body that cannot be parsed is a prompt of text.
+    pub(crate) fn of(path: &str, body: &[u8]) -> Self {
+        let kind = match path::classify(&Method::POST, path) {
+            Ok(Route::Proxied { kind, .. }) => kind,
+            _ => RequestKind::Other,
+        };
+        let text = (body.len() as u64).div_ceil(BYTES_PER_TOKEN).max(1);
+        let Ok(fields) = json_body::parse(body) else {
+            return Self { prompt: text, choices: 1, output: None, generates: false };
+        };
+        let output = fields.output.filter(|_| kind != RequestKind::Embedding);
+        Self {
+            prompt: fields.prompt_size.tokens().max(1),
+            choices: fields.choices.unwrap_or(1).clamp(1, CHOICES_MAX),
+            output,
+            generates: kind.generates(),
+        }
+    }
+
+    /// The tokens of the prompt and of the expected output. A limit counts as `most` at most, and
+    /// an output without a limit as `usual`, as far as that is known.
+    pub(crate) fn expected(self, most: u64, usual: Option<u64>) -> u64 {
+        let unlimited = if self.generates { usual.unwrap_or(OUTPUT_TOKENS) } else { 0 };
+        let output = self.output.map_or(unlimited, |output| output.min(most));
+        self.prompt.saturating_add(output.saturating_mul(self.choices))
     }
 }

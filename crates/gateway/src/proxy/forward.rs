@@ -34,8 +34,9 @@ pub(crate) struct ProxiedRequest {
     /// The backends that have failed it, and how often any of them did.
     pub(super) failed_at: Vec<BackendId>,
     pub(super) failures: u32,
-    /// The failures of which it may be the cause.
+    /// The failures of which it may be the cause, and when the last one was.
     pub(super) strikes: u32,
+    pub(super) struck_at: Option<Time>,
     /// How often a full backend refused it.
     pub(super) refusals: u32,
     /// The backend that failed it last, and why.
@@ -59,6 +60,7 @@ impl ProxiedRequest {
             failed_at: Vec::new(),
             failures: 0,
             strikes: 0,
+            struck_at: None,
             refusals: 0,
             last_failure: None,
             narrow_for: None,
@@ -128,7 +130,8 @@ impl ProxiedRequest {
         }
         self.failures += 1;
         let repeated = self.failed_at.contains(&endpoint.id);
-        let blamed = !fleet.fails_others(endpoint, u32::from(repeated));
+        let struck = fleet.failed_alone(endpoint, repeated, self.struck_at);
+        self.struck_at = struck.or(self.struck_at);
         // A backend that fails the same request twice is reported once, but each trial counts.
         if !repeated || fleet.next_trial(endpoint).is_some() {
             fleet.report(endpoint, failure.attempt, &failure.text);
@@ -136,7 +139,7 @@ impl ProxiedRequest {
         if !repeated {
             self.failed_at.push(endpoint.id);
         }
-        blamed
+        struck.is_some()
     }
 
     /// Lets the request wait for another attempt: without any backend during a pause, or else

@@ -3,9 +3,13 @@
 //! Before its first byte goes to the client a response may be replaced: its status says whether the
 //! backend answered, is full (429, 503) or failed. Only failures for which the request itself may
 //! be the cause are limited in number: per request by `attempts_max`, for all requests together by
-//! the retry budget. These are the failures at a backend that has failed no other request since it
-//! last answered one. A backend that is full or refuses the connection is never the fault of a
-//! request.
+//! the retry budget. These are the failures at a backend that serves others: it has failed no other
+//! request since it last answered one, and after the first such failure of a request it has
+//! answered a later one. Without that proof the backend may be what fails, so the request waits.
+//! A backend that is full or refuses the connection is never the fault of a request.
+//!
+//! Waiting requests cause no storm. Each tries at most once a second or so, and a backend that has
+//! failed some of them without an answer in between is ejected: then it gets one trial at a time.
 
 use std::time::Duration;
 

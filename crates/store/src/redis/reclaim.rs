@@ -12,7 +12,7 @@ use super::pipeline::Command;
 use super::quarantine::quarantine;
 use super::scripts::SCRIPTS;
 use crate::Reclaimed;
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 use crate::moment::Moment;
 
 /// The maximum number of messages per round, and of rounds per call.
@@ -94,7 +94,7 @@ async fn reclaim_due(
     skipped: usize,
     now: Moment,
 ) -> Result<DueRound, StoreError> {
-    let (mut homes, mut commands, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut own, mut abandoned, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     let due = read_due(store, keys, skipped, now).await?;
     let mut round = DueRound { found: due.len(), left: due.len(), reclaimed: 0 };
     for (member, due) in due {
@@ -107,18 +107,30 @@ async fn reclaim_due(
         };
         let home = store.layout.home_queue(&decoded, keys);
         // The dispatchers of another queue take care of its messages, unless it has none.
-        if home == keys.pending || due.after(ABANDONED) <= now {
+        let command = || {
             let command = Command::script(&SCRIPTS.reclaim_due, &[&keys.retries, &home]);
-            commands.push(command.arg(text).arg(decoded.score));
-            homes.push(home);
+            command.arg(text).arg(decoded.score)
+        };
+        if home == keys.pending {
+            own.push(command());
+        } else if due.after(ABANDONED) <= now {
+            abandoned.push(command());
         }
     }
-    round.left -= homes.len() + unreadable.len();
+    round.left -= own.len() + unreadable.len();
     quarantine(store, keys, (&keys.retries, unreadable), now).await?;
-    let mut replies = store.connection.run(commands, Durability::Primary).await?;
-    for home in homes {
-        let moved: bool = next(&mut replies)?;
-        round.reclaimed += u64::from(moved && home == keys.pending);
+    let moved = own.len();
+    let mut replies = store.connection.run(own, Durability::Primary).await?;
+    for _ in 0..moved {
+        round.reclaimed += u64::from(next::<bool>(&mut replies)?);
+    }
+    for command in abandoned {
+        // A queue whose keys cannot be used must not stop this one; its messages stay.
+        match store.connection.query::<bool>(command, Durability::Primary).await {
+            Ok(_) => round.left -= 1,
+            Err(error) if error.kind == ErrorKind::Broken => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(round)
 }

@@ -138,6 +138,18 @@ fn n05_a_backend_fails_others_until_it_answers() {
     assert!(!health.fails_others(0));
 }
 
+/// A server that was down and is back is a new one.
+#[test]
+fn n05_a_check_proves_nothing_but_a_return_does() {
+    let mut health = up();
+    health.checked(CheckResult::Healthy, at(12), at(12));
+    assert!(!health.is_back_since(at(10)), "a check is no request");
+    health.report(Attempt::Refused, "", &SETTINGS, at(20));
+    assert!(!health.is_back_since(at(20)));
+    health.checked(CheckResult::Healthy, at(21), at(21));
+    assert!(health.is_back_since(at(20)) && !health.is_back_since(at(21)));
+}
+
 #[test]
 fn r07_a_response_between_failures_resets_the_count() {
     let mut health = up();

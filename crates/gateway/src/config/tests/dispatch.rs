@@ -55,7 +55,7 @@ fn d02_every_kind_of_gate_is_configured() {
     assert_eq!(a.capacity, Capacity::PerServer { each: 10.0, ready: None });
     let GateKind::Scrape(scrape) = &a.kind else { panic!("{a:?}") };
     assert_eq!((scrape.says, scrape.labels.len()), (MetricMeaning::Count, 1));
-    assert_eq!(b.stale_after, Duration::from_secs(30), "three intervals");
+    assert_eq!(b.stale_after, None, "it follows from the interval, or is learnt");
     let GateKind::Redis(redis) = &c.kind else { panic!("{c:?}") };
     assert_eq!(redis.key, "dispatch-gate-budget");
     assert_eq!(d.kind, GateKind::Aimd(AimdGate { min: 1, max: 9 }));

@@ -1,7 +1,8 @@
 //! The kind `prometheus-budget`: how full the endpoint picker of a pool is, from Prometheus.
 //!
-//! The load is the first of these metrics that has a sample: the picker's own queue, the queues of
-//! its servers, the running requests of its servers.
+//! The load is the largest of those that have a sample: the picker's own queue, the queues of its
+//! servers, their running requests, their KV caches, and the saturation that the picker computes.
+//! An empty queue alone says little: it is empty until everything is full.
 
 use super::{GateContext, GateKind, Kind, KindDeclaration, OpenGate};
 use crate::gates::error::SetupError;
@@ -56,8 +57,8 @@ impl Kind for BudgetGate {
 
     fn open(&self, gate: &GateSettings, context: &GateContext) -> Result<OpenGate, SetupError> {
         check_positive(self.max_concurrency)?;
-        let (metrics, each) = (PromMetric::loads(&self.pool), Some(self.max_concurrency));
-        let query = PromQuery::Metrics { metrics, each };
+        let (measures, each) = (PromMetric::loads(&self.pool), Some(self.max_concurrency));
+        let query = PromQuery::Metrics { measures, each };
         Prometheus::open((&self.url, Some(&self.pool)), query, gate, context)
     }
 }

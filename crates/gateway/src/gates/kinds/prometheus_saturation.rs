@@ -43,7 +43,8 @@ impl Kind for SaturationGate {
     }
 
     fn open(&self, gate: &GateSettings, context: &GateContext) -> Result<OpenGate, SetupError> {
-        let query = PromQuery::Metrics { metrics: PromMetric::saturations(&self.pool), each: None };
+        let measures = vec![PromMetric::saturations(&self.pool)];
+        let query = PromQuery::Metrics { measures, each: None };
         Prometheus::open((&self.url, Some(&self.pool)), query, gate, context)
     }
 }

@@ -140,7 +140,7 @@ impl Kind for RedisGate {
             settings: self.clone(),
             clock: context.clock,
             capacity: gate.capacity.clone(),
-            stale_after: gate.stale_after,
+            stale_after: gate.valid_for(),
             connection: None,
         };
         let description = format!("{:?} in Redis at {}", self.key, source.address.address);

@@ -113,7 +113,7 @@ impl Kind for ScrapeGate {
         let description = format!("{} on {}{path}", self.selector(), base.origin());
         let server = MetricsServer::new(base, context);
         let (settings, capacity) = (self.clone(), gate.capacity.clone());
-        let stale_after = gate.stale_after;
+        let stale_after = gate.valid_for();
         let page = MetricsPage { server, path, settings, capacity, stale_after };
         let source = Source::polled(page);
         Ok(OpenGate::new(source, description, measured(true)))

@@ -1,7 +1,8 @@
 //! The queries to Prometheus, and the meaning of their results. This module does no IO.
 //!
 //! The metrics of a pool have several names, current and old ones. One expression queries all of
-//! them, so that the values are of one moment, and the first metric with a sample counts. Each
+//! them, so that the values are of one moment, and of each measure the first metric with a sample
+//! counts. Each
 //! value comes with the time of its oldest sample, by the clock of Prometheus: after the loss of a
 //! target, Prometheus repeats its last value, and the time shows the age. A target that is known to
 //! be down has no sample.
@@ -35,6 +36,8 @@ pub(in crate::gates) struct PromMetric {
 enum Quantity {
     /// The load of the pool.
     Saturation,
+    /// The load of each server, from 0 to 1.
+    Share,
     /// The number of requests at all servers.
     Total,
     /// The mean number of requests at a server.
@@ -102,7 +105,7 @@ impl PromMetric {
         let (each, servers) = (each.unwrap_or(0.0), servers.unwrap_or(0.0));
         let part = |room: f64| if room > 0.0 { 1.0 - value / room } else { 0.0 };
         match self.quantity {
-            Quantity::Saturation => 1.0 - value,
+            Quantity::Saturation | Quantity::Share => 1.0 - value,
             Quantity::Mean => part(each),
             Quantity::Total => part(each * servers),
             Quantity::Ready | Quantity::Dated => 0.0,
@@ -119,18 +122,33 @@ impl PromMetric {
         series.into_iter().map(|series| Self::new(series, Quantity::Saturation)).collect()
     }
 
-    /// The metrics of an endpoint picker's load, best first: its own queue, the queues of its
-    /// servers, the running requests of its servers.
-    pub(in crate::gates) fn loads(pool: &str) -> Vec<Self> {
-        let loads = [
+    /// The measures of a pool's load: the picker's own queue, the queues of its servers, their
+    /// running requests and KV caches, and the saturation. Each has several names, best first.
+    pub(in crate::gates) fn loads(pool: &str) -> Vec<Vec<Self>> {
+        let queue = [
             ("llm_d_epp_flow_control_queue_size", "inference_pool", Quantity::Total),
             ("inference_extension_flow_control_queue_size", "inference_pool", Quantity::Total),
+        ];
+        let waiting = [
             ("llm_d_epp_per_endpoint_queue_size", "name", Quantity::Mean),
             ("inference_pool_per_pod_queue_size", "name", Quantity::Mean),
-            ("vllm:num_requests_running", "inference_pool", Quantity::Total),
         ];
-        let metric = |(name, label, quantity)| Self::new(selector(name, label, pool), quantity);
-        loads.into_iter().map(metric).collect()
+        let running = [
+            ("vllm:num_requests_running", "inference_pool", Quantity::Total),
+            ("llm_d_epp_average_running_requests", "name", Quantity::Mean),
+            ("inference_pool_average_running_requests", "name", Quantity::Mean),
+        ];
+        let cache = [
+            ("vllm:kv_cache_usage_perc", "inference_pool", Quantity::Share),
+            ("llm_d_epp_average_kv_cache_utilization", "name", Quantity::Share),
+            ("inference_pool_average_kv_cache_utilization", "name", Quantity::Share),
+        ];
+        let metric = |&(name, label, quantity): &(&str, &str, Quantity)| {
+            Self::new(selector(name, label, pool), quantity)
+        };
+        let measures: [&[_]; 4] = [&queue, &waiting, &running, &cache];
+        let measures = measures.into_iter().map(|names| names.iter().map(metric).collect());
+        measures.chain([Self::saturations(pool)]).collect()
     }
 
     /// The metrics of the number of ready servers of a pool.
@@ -154,7 +172,7 @@ impl PromMetric {
             // Aggregations other than sums ignore NaN; the sum makes the result NaN too.
             Quantity::Saturation => format!("max({series}) + 0 * sum({series})"),
             Quantity::Total => format!("sum({series})"),
-            Quantity::Mean => format!("avg({series})"),
+            Quantity::Mean | Quantity::Share => format!("avg({series})"),
             // Parallel pickers count the same servers, so the largest count is used.
             Quantity::Ready => {
                 format!("max(sum by (job, instance) ({series})) + 0 * sum({series})")
@@ -224,6 +242,22 @@ pub(in crate::gates) fn first<'a>(
     let usable = |metric: &PromMetric| ready || metric.quantity != Quantity::Total;
     let found = metrics.iter().zip(samples).filter(|(metric, _)| usable(metric));
     found.filter_map(|(metric, sample)| Some(SelectedSample { metric, sample: (*sample)? })).next()
+}
+
+/// The metrics that count for measures of which some have a sample, given the samples of all their
+/// metrics in order.
+pub(in crate::gates) fn known<'a>(
+    measures: &'a [Vec<PromMetric>],
+    mut samples: &[Option<Sample>],
+    ready: bool,
+) -> Vec<SelectedSample<'a>> {
+    let mut known = Vec::with_capacity(measures.len());
+    for metrics in measures {
+        let (own, others) = samples.split_at(metrics.len().min(samples.len()));
+        known.extend(first(metrics, own, ready));
+        samples = others;
+    }
+    known
 }
 
 /// The error for metrics of which none has a sample.

@@ -156,7 +156,7 @@ async fn d02_the_gate_follows_its_gateway() {
     let settings = [gate("g", gateway_kind(), Capacity::FromSource)];
     let slow = [GateSettings {
         interval: Duration::from_secs(3600),
-        stale_after: Duration::from_secs(7200),
+        stale_after: Some(Duration::from_secs(7200)),
         ..settings[0].clone()
     }];
     let gates = open(&slow, &state);

@@ -28,8 +28,12 @@ fn query(url: String, query: &str) -> GateSettings {
 
 /// A response with one saturation of this age.
 fn says(value: &str, age: f64) -> Reply {
-    let asked = 1_700_000_000.5;
-    let taken = asked - age;
+    sample(value, 1_700_000_000.5 - age, age)
+}
+
+/// A response with one saturation that was taken at this time and is as old as this.
+fn sample(value: &str, taken: f64, age: f64) -> Reply {
+    let asked = taken + age;
     page(
         200,
         &format!(
@@ -65,7 +69,7 @@ async fn d02_d06_a_saturation_is_as_old_as_its_sample() {
 #[tokio::test]
 async fn d06_the_time_of_a_sample_follows_from_its_age() {
     let settings = saturation("http://127.0.0.1:1".into(), Capacity::Fixed(100.0));
-    let query = PromQuery::Metrics { metrics: PromMetric::saturations("p"), each: None };
+    let query = PromQuery::Metrics { measures: vec![PromMetric::saturations("p")], each: None };
     let context = GateContext { local: None, clock: Clock::start(), client: Arc::default() };
     let at = ("http://127.0.0.1:1", Some("p"));
     let mut prometheus = Prometheus::new(at, query, &settings, &context).unwrap();
@@ -77,6 +81,44 @@ async fn d06_the_time_of_a_sample_follows_from_its_age() {
     assert_eq!(moment(3.5, 1000.0).0, Time::from_millis(57_060), "the same sample");
     assert_eq!(moment(0.02, 1003.0).0, came, "not in the future");
     assert_eq!(moment(1e9, 1.0).0, Time::from_millis(50), "long before the clock began");
+}
+
+/// A Prometheus that scrapes every 15 s, as most do: no sample is stale before it has missed three
+/// scrapes.
+#[tokio::test]
+async fn d06_a_sample_is_stale_when_a_few_scrapes_were_missed() {
+    let began = 1_700_000_000.5;
+    let fake = Fake::start(vec![sample("0.5", began, 14.0)]).await;
+    let learning =
+        GateSettings { stale_after: None, ..saturation(fake.url(), Capacity::Fixed(100.0)) };
+    let strict = GateSettings {
+        name: "strict".into(),
+        stale_after: Some(Duration::from_secs(10)),
+        ..learning.clone()
+    };
+    let gates = gates(&[learning, strict]);
+    let _polling = polled(&gates);
+    let strictly = |open: bool| gates.status()[1].open == open && gates.status()[1].left != 30;
+    let found = until(&gates, "read", |gate| gate.open && strictly(false)).await;
+    assert_eq!(found.left, 30);
+    // What counts as old before the interval is known is what Prometheus itself forgets.
+    for (taken, age, open) in [
+        (began, 299.0, true),
+        (began + 15.0, 0.2, true),
+        (began + 30.0, 14.8, true),
+        (began + 45.0, 14.8, true),
+        (began + 45.0, 44.0, true),
+        (began + 45.0, 46.0, false),
+        (began + 105.0, 44.0, true),
+    ] {
+        fake.set(sample("0.25", taken, age));
+        let reads = fake.received.lock().unwrap().len();
+        until(&gates, "read again", |gate| {
+            // The second reading after the change shows it, whichever was in flight.
+            fake.received.lock().unwrap().len() >= reads + 4 && gate.open == open
+        })
+        .await;
+    }
 }
 
 /// The same sample, read again a little later, allows no further request.
@@ -176,17 +218,19 @@ async fn d02_a_real_prometheus_is_read_at_every_step_of_the_cascade() {
     let ready =
         ["llm_d_epp_ready_endpoints{name=\"p\"} 4\n", "inference_pool_ready_pods{name=\"p\"} 4\n"];
     let steps = [
-        ("llm_d_epp_flow_control_queue_size", "inference_pool", 20.0, 0.0),
-        ("inference_extension_flow_control_queue_size", "inference_pool", 8.0, 0.6),
-        ("llm_d_epp_per_endpoint_queue_size", "name", 3.0, 0.8),
-        ("inference_pool_per_pod_queue_size", "name", 4.0, 0.7),
-        ("vllm:num_requests_running", "inference_pool", 10.0, 0.5),
+        ("llm_d_epp_flow_control_queue_size", "inference_pool", [20.0, 20.0], 0.0),
+        ("inference_extension_flow_control_queue_size", "inference_pool", [8.0, 8.0], 0.6),
+        ("llm_d_epp_per_endpoint_queue_size", "name", [3.0, 1.0], 0.8),
+        ("inference_pool_per_pod_queue_size", "name", [4.0, 2.0], 0.7),
+        ("vllm:num_requests_running", "inference_pool", [10.0, 10.0], 0.5),
+        ("llm_d_epp_average_running_requests", "name", [6.0, 4.0], 0.5),
+        ("inference_pool_average_kv_cache_utilization", "name", [0.6, 0.2], 0.6),
+        ("llm_d_epp_flow_control_pool_saturation", "inference_pool", [0.3, 0.2], 0.7),
     ];
-    for (at, (name, label, value, free)) in steps.into_iter().enumerate() {
+    for (at, (name, label, [one, two], free)) in steps.into_iter().enumerate() {
         // Two lines each, as for two bands or two servers.
         let lines = format!(
-            "{name}{{{label}=\"p\",x=\"1\"}} {value}\n{name}{{{label}=\"p\",x=\"2\"}} {}\n{}",
-            if label == "name" { value - 2.0 } else { value },
+            "{name}{{{label}=\"p\",x=\"1\"}} {one}\n{name}{{{label}=\"p\",x=\"2\"}} {two}\n{}",
             ready[at % 2]
         );
         real.page.set(page(200, &lines));
@@ -200,6 +244,39 @@ async fn d02_a_real_prometheus_is_read_at_every_step_of_the_cascade() {
     real.page.set(page(200, "llm_d_epp_flow_control_queue_size{inference_pool=\"p\"} 0\n"));
     let why = "unreadable: no sample of any of llm_d_epp_flow_control_queue_size";
     until(&gates, "without servers", |gate| gate.state.starts_with(why)).await;
+}
+
+/// The queue of a picker is empty until its pool is full. So the fullest measure counts.
+#[tokio::test]
+async fn d02_a_budget_is_the_least_of_all_that_is_known() {
+    let real = Real::start("least").await;
+    let gates = gates(&[budget(real.url.clone())]);
+    let _polling = polled(&gates);
+    let load = |running: f64, cache: f64, saturation: f64| {
+        page(
+            200,
+            &format!(
+                "llm_d_epp_ready_endpoints{{name=\"p\"}} 4\n\
+                 llm_d_epp_flow_control_queue_size{{inference_pool=\"p\"}} 0\n\
+                 llm_d_epp_per_endpoint_queue_size{{name=\"p\"}} 0\n\
+                 vllm:num_requests_running{{inference_pool=\"p\"}} {running}\n\
+                 vllm:kv_cache_usage_perc{{inference_pool=\"p\"}} {cache}\n\
+                 llm_d_epp_flow_control_pool_saturation{{inference_pool=\"p\"}} {saturation}\n"
+            ),
+        )
+    };
+    for (running, cache, saturation, full, by) in [
+        (40.0, 0.5, 0.25, 1.0, "vllm:num_requests_running"),
+        (10.0, 0.5, 0.25, 0.5, "vllm:kv_cache_usage_perc"),
+        (10.0, 0.5, 0.75, 0.75, "llm_d_epp_flow_control_pool_saturation"),
+    ] {
+        real.page.set(load(running, cache, saturation));
+        let found = until(&gates, by, |gate| {
+            gate.saturation == Some(full) && gate.by.as_ref().is_some_and(|it| it.starts_with(by))
+        });
+        let found = found.await;
+        assert_eq!((found.open, found.system), (full < 0.8, Some(40.0)), "{found:?}");
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::gates::prometheus::promql::{
-    PromMetric, expression, first, least, no_sample, path, samples,
+    PromMetric, Sample, expression, first, known, least, no_sample, path, samples,
 };
 
 /// A response with these samples: the name of the part, the time of the query, the value.
@@ -30,13 +30,20 @@ fn d02_current_names_come_before_old_ones() {
         ]
     );
     assert_eq!(
-        names(PromMetric::loads("p")),
+        names(PromMetric::loads("p").concat()),
         [
             "llm_d_epp_flow_control_queue_size{inference_pool=\"p\"}",
             "inference_extension_flow_control_queue_size{inference_pool=\"p\"}",
             "llm_d_epp_per_endpoint_queue_size{name=\"p\"}",
             "inference_pool_per_pod_queue_size{name=\"p\"}",
             "vllm:num_requests_running{inference_pool=\"p\"}",
+            "llm_d_epp_average_running_requests{name=\"p\"}",
+            "inference_pool_average_running_requests{name=\"p\"}",
+            "vllm:kv_cache_usage_perc{inference_pool=\"p\"}",
+            "llm_d_epp_average_kv_cache_utilization{name=\"p\"}",
+            "inference_pool_average_kv_cache_utilization{name=\"p\"}",
+            "llm_d_epp_flow_control_pool_saturation{inference_pool=\"p\"}",
+            "inference_extension_flow_control_pool_saturation{inference_pool=\"p\"}",
         ]
     );
     let pool = ["llm_d_epp_ready_endpoints{name=\"p\"}", "inference_pool_ready_pods{name=\"p\"}"];
@@ -69,13 +76,13 @@ fn d02_a_query_is_one_expression_that_fits_into_a_url() {
         "/api/v1/query?query=a%7Bb%3D%22%C3%BC%22%7D%20%2B%201"
     );
     assert!(path("up", Some(1.25)).ends_with("query=up&time=1.250"));
-    let long = path(&expression(&PromMetric::loads(&"p".repeat(60))), None);
+    let long = path(&expression(&PromMetric::loads(&"p".repeat(60)).concat()), None);
     assert!(long.len() < 8000, "{}", long.len());
 }
 
 #[test]
 fn d02_the_first_metric_with_a_sample_counts_and_has_its_age() {
-    let loads = PromMetric::loads("p");
+    let loads = PromMetric::loads("p")[..2].concat();
     let body = response(&[
         ("value 1", 1000.5, "30"),
         ("time 1", 1000.5, "998.25"),
@@ -83,23 +90,39 @@ fn d02_the_first_metric_with_a_sample_counts_and_has_its_age() {
         ("time 2", 1000.5, "1000"),
         ("value 0", 1000.5, "7"),
     ]);
-    let samples = samples(&body, 5).unwrap();
+    let samples = samples(&body, 4).unwrap();
     let found = first(&loads, &samples, true).unwrap();
     assert_eq!(found.metric, &loads[1], "the first has no time, so it does not count");
     assert_eq!((found.sample.value, found.sample.age, found.sample.taken), (30.0, 2.25, 998.25));
     let found = first(&loads, &samples, false).unwrap();
     assert_eq!(found.metric, &loads[2], "a total needs the number of servers");
-    assert!(first(&loads, &[None; 5], true).is_none());
+    assert!(first(&loads, &[None; 4], true).is_none());
 }
 
 #[test]
 fn d02_metrics_mean_the_same_as_upstream() {
     let loads = PromMetric::loads("p");
-    assert_eq!(loads[0].free(30.0, Some(20.0), Some(3.0)), 0.5, "of three servers");
-    assert_eq!(loads[2].free(5.0, Some(20.0), None), 0.75, "at each");
-    assert_eq!(loads[4].free(90.0, Some(20.0), Some(3.0)), -0.5, "more than there should be");
-    assert_eq!(loads[0].free(0.0, Some(20.0), Some(0.0)), 0.0, "no server is ready");
+    let [queue, waiting, running, cache, _] = &loads[..] else { panic!("{loads:?}") };
+    assert_eq!(queue[0].free(30.0, Some(20.0), Some(3.0)), 0.5, "of three servers");
+    assert_eq!(waiting[0].free(5.0, Some(20.0), None), 0.75, "at each");
+    assert_eq!(running[0].free(90.0, Some(20.0), Some(3.0)), -0.5, "more than there should be");
+    assert_eq!(queue[0].free(0.0, Some(20.0), Some(0.0)), 0.0, "no server is ready");
+    assert_eq!(cache[0].free(0.75, Some(20.0), None), 0.25);
     assert_eq!(PromMetric::saturations("p")[0].free(0.25, None, None), 0.75);
+}
+
+#[test]
+fn d02_each_measure_that_has_a_sample_is_known_by_its_best_name() {
+    let measures = PromMetric::loads("p");
+    let mut all = [None; 12];
+    let sample = |value| Some(Sample { value, age: 1.0, taken: 1.0 });
+    // An old name of the queue, both names of the running requests, the last of the saturation.
+    (all[1], all[4], all[5], all[11]) = (sample(1.0), sample(4.0), sample(5.0), sample(0.5));
+    let values = |ready| -> Vec<f64> {
+        known(&measures, &all, ready).iter().map(|known| known.sample.value).collect()
+    };
+    assert_eq!(values(true), [1.0, 4.0, 0.5]);
+    assert_eq!(values(false), [5.0, 0.5], "totals need the number of servers");
 }
 
 #[test]

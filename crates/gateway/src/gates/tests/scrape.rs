@@ -126,7 +126,7 @@ async fn d02_d06_a_page_is_polled_and_its_errors_are_reported() {
 #[tokio::test]
 async fn d06_a_silent_server_is_given_up_after_the_limit() {
     let fake = Fake::start(vec![Reply::Silent]).await;
-    let slow = GateSettings { stale_after: Duration::from_millis(100), ..scrape(fake.url()) };
+    let slow = GateSettings { stale_after: Some(Duration::from_millis(100)), ..scrape(fake.url()) };
     let gates = gates(&[slow]);
     let _polling = polled(&gates);
     until(&gates, "given up", |gate| gate.state == "unreadable: no response within 0.1 s").await;
@@ -135,8 +135,10 @@ async fn d06_a_silent_server_is_given_up_after_the_limit() {
 #[tokio::test]
 async fn d06_a_reading_that_is_not_renewed_is_stale() {
     let fake = Fake::start(vec![page(200, "full{pool=\"x\"} 0.5\n")]).await;
-    let gates =
-        gates(&[GateSettings { stale_after: Duration::from_millis(60), ..scrape(fake.url()) }]);
+    let gates = gates(&[GateSettings {
+        stale_after: Some(Duration::from_millis(60)),
+        ..scrape(fake.url())
+    }]);
     let mut polling = polled(&gates);
     until(&gates, "read", |gate| gate.open).await;
     polling.shutdown().await;

@@ -15,6 +15,8 @@ use crate::{
 };
 
 const NOW: crate::Moment = crate::Moment::from_secs(1_800_000_000);
+/// To be sent again a second later.
+const LATER: Release = Release { due: crate::Moment::from_secs(1_800_000_001), failed: true };
 
 async fn refused(settings: RedisSettings) -> StoreError {
     RedisStore::connect(settings).await.expect_err("it cannot work")
@@ -58,6 +60,50 @@ async fn a_wrong_password_is_reported_and_never_shown() {
     assert!(!format!("{store:?}").contains("right"), "{store:?}");
     let submitted = store.submit(vec![message("a", NOW)], NOW).await.unwrap();
     assert_eq!(submitted, [Receipt::Accepted]);
+}
+
+#[tokio::test]
+async fn d08_the_check_of_a_queue_names_the_key_and_its_types() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    store.submit(vec![message("a", NOW), message("b", NOW)], NOW).await.unwrap();
+    // A message in each state, so that all keys have their own types.
+    let claims = store.claim(want("q", "", 2, NOW), NOW).await.unwrap();
+    let [one, two] = claims.try_into().unwrap();
+    store.dead_letter(one.reference, Outcome::failed(Outcome::FAILED, "no"), NOW).await.unwrap();
+    assert_eq!(store.check_queue("q").await.unwrap(), None);
+    store.release(two.reference, LATER, NOW).await.unwrap();
+    assert_eq!(store.check_queue("q").await.unwrap(), None);
+    assert_eq!(store.check_queue("empty").await.unwrap(), None);
+    let keys = ["q", "q:claimed", "q:claim-owners", "q:claims-idx", "{q}:deliveries"];
+    let others = ["{q}:dead", "{q}:dead-reasons", "{q}:dead-members", "{q}:dead-count"];
+    for key in keys.into_iter().chain(others).chain(["retry-sortedset", "result-list"]) {
+        redis.call(&["FLUSHALL"]);
+        redis.call(&["SADD", key, "mine"]);
+        let found = store.check_queue("q").await.unwrap().unwrap_or_default();
+        assert!(found.starts_with(&format!("the key {key:?} is a set and must be a ")), "{found}");
+        assert!(found.contains(&format!("RENAME {key} {key}.old")), "{found}");
+    }
+}
+
+/// Messages of another queue that nobody serves are taken along, unless its key is unusable.
+#[tokio::test]
+async fn d08_a_bad_key_of_one_queue_does_not_stop_the_retries_of_another() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    let of = |queue: &str, id: &str| Message { queue: queue.into(), ..message(id, NOW) };
+    store.submit(vec![of("q", "a"), of("bad", "b")], NOW).await.unwrap();
+    for queue in ["q", "bad"] {
+        let claim = store.claim(want(queue, "", 1, NOW), NOW).await.unwrap().remove(0);
+        store.release(claim.reference, LATER, NOW).await.unwrap();
+    }
+    redis.call(&["SET", "bad", "mine"]);
+    let later = NOW.after(Duration::from_secs(1000));
+    assert_eq!(store.reclaim("q", later).await.unwrap().due, 1);
+    assert_eq!(store.claim(want("q", "", 9, later), later).await.unwrap().len(), 1);
+    redis.call(&["DEL", "bad"]);
+    store.reclaim("q", later).await.unwrap();
+    assert_eq!(store.depth("bad").await.unwrap().pending, 1, "it was kept");
 }
 
 #[tokio::test]

@@ -1,0 +1,113 @@
+//! D08: a key of one queue that has another type stops that queue alone.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use super::fixture::{Dispatcher, OPEN, QUICK, await_results, message, results, submit_to, unix};
+use crate::support::{Backend, Redis, eventually};
+
+/// A dispatcher of two queues.
+fn config(redis: &Redis, target: SocketAddr) -> String {
+    let queue = |name: &str| {
+        format!(
+            "[[dispatch.queues]]\nname = \"{name}\"\ntarget = \"http://{target}\"\n\
+             gates = [\"open\"]\n"
+        )
+    };
+    let own = "results = \"own-results\"\n";
+    format!(
+        "{QUICK}lease = \"1s\"\n{OPEN}[dispatch.redis]\nurls = [\"{}\"]\n{}{}{own}",
+        redis.url(),
+        queue("q"),
+        queue("q2")
+    )
+}
+
+fn submit(redis: &Redis, queue: &str, ids: impl Iterator<Item = usize>) {
+    for id in ids {
+        submit_to(redis, queue, &message(&format!("{queue}-{id}"), unix() + 600));
+    }
+}
+
+/// The findings about queues that cannot be used, by `/status`.
+fn findings(dispatcher: &Dispatcher) -> Vec<Value> {
+    let page = dispatcher.page("/status").json();
+    let found = page["findings"].as_array().unwrap().iter();
+    found.filter(|found| found["id"] == "batch_queue_unusable").cloned().collect()
+}
+
+fn await_finding(dispatcher: &Dispatcher, words: [&str; 3]) {
+    eventually("a finding", || {
+        let found = findings(dispatcher);
+        let texts: Vec<&str> = found.iter().filter_map(|found| found["text"].as_str()).collect();
+        match texts[..] {
+            [text] if words.iter().all(|word| text.contains(word)) => Ok(()),
+            _ => Err(format!("{found:?}")),
+        }
+    });
+}
+
+/// Another program has each of these keys. The other queue works on, before and after; and so does
+/// this one when the key is away.
+#[test]
+fn d08_a_key_of_another_type_stops_its_queue_alone() {
+    let keys = ["q2", "q2:claimed", "q2:claims-idx", "{q2}:dead", "own-results"];
+    for key in keys {
+        let (redis, backend) = (Redis::start(), Backend::quick());
+        redis.call(&["SET", key, "mine"]);
+        submit(&redis, "q", 0..10);
+        if key != "q2" {
+            submit(&redis, "q2", 0..2);
+        }
+        let dispatcher = Dispatcher::start(&config(&redis, backend.address()));
+        await_results(&redis, 10);
+        let named = format!("the key {key:?} is a string and must be a ");
+        await_finding(&dispatcher, ["the batch queue q2 cannot be used", &named, "RENAME"]);
+        let text = dispatcher.page("/dispatch.txt").text();
+        assert!(text.contains(&format!("nothing is sent: {named}")), "{text}");
+        assert_eq!(dispatcher.page("/ready").status, 200, "the other queue is served");
+        assert_eq!(backend.seen().len(), 10, "nothing of the other queue was sent");
+        submit(&redis, "q", 10..12);
+        await_results(&redis, 12);
+        redis.call(&["RENAME", key, "away"]);
+        if key == "q2" {
+            submit(&redis, "q2", 0..2);
+        }
+        eventually("served again", || match redis.call(&["LLEN", "own-results"]).texts() {
+            count if count == ["2"] => Ok(()),
+            count => Err(format!("{count:?} results, {:?}", findings(&dispatcher))),
+        });
+        eventually("no finding", || match findings(&dispatcher) {
+            none if none.is_empty() => Ok(()),
+            found => Err(format!("{found:?}")),
+        });
+        let log = dispatcher.process.log();
+        let told = log.lines().filter(|line| line.contains("cannot be used and sends nothing"));
+        assert_eq!(told.count(), 1, "it is logged once: {log}");
+    }
+}
+
+/// The key breaks while messages are in flight: their leases are kept, and what cannot be stored is
+/// sent again later.
+#[test]
+fn d08_a_key_that_breaks_while_its_queue_works_stops_no_other_queue() {
+    let (redis, backend) = (Redis::start(), Backend::held());
+    let dispatcher = Dispatcher::start(&config(&redis, backend.address()));
+    submit(&redis, "q2", 0..1);
+    backend.await_running(1);
+    submit(&redis, "q", 0..1);
+    backend.await_running(2);
+    redis.call(&["SET", "own-results", "mine"]);
+    backend.open();
+    assert_eq!(await_results(&redis, 1)[0]["id"], "q-0");
+    await_finding(&dispatcher, ["queue q2", "\"own-results\" is a string", "must be a list"]);
+    submit(&redis, "q", 1..20);
+    await_results(&redis, 20);
+    redis.call(&["DEL", "own-results"]);
+    eventually("the result", || match redis.call(&["LLEN", "own-results"]).texts() {
+        count if count == ["1"] => Ok(()),
+        count => Err(format!("{count:?}")),
+    });
+    assert!(results(&redis).iter().all(|result| result["status_code"] == 200));
+}
