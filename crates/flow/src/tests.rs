@@ -23,6 +23,7 @@ mod models;
 mod objectives;
 mod oracles;
 mod orders;
+mod positions;
 mod range;
 mod reference;
 mod reserve;

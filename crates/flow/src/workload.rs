@@ -206,11 +206,6 @@ impl Registry {
         f64::from(offers) / self.limits.window.secs_f64()
     }
 
-    /// The offers within the window that such a rate per second makes.
-    pub(crate) fn offers_at(&self, rate: f64) -> f64 {
-        rate * self.limits.window.secs_f64()
-    }
-
     pub(crate) fn epoch(&self, now: Time) -> RateEpoch {
         RateEpoch { bucket: self.bucket(now), configured: self.configured }
     }
