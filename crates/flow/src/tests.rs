@@ -37,3 +37,4 @@ mod supply;
 mod told_places;
 mod views;
 mod waits;
+mod workload_waits;

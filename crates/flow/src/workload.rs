@@ -59,8 +59,8 @@ struct WorkloadEntry {
     buckets: [u32; BUCKETS as usize],
 }
 
-/// The part of an entry that urgency reads. It is stored densely, because a dequeue reads it for
-/// every FIFO.
+/// The part of an entry that urgency reads. It is stored densely, because all heads are ranked anew
+/// when a bucket leaves the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkloadRate {
     bucket: Bucket,
