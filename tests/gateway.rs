@@ -75,3 +75,4 @@ mod traces;
 mod unfit_requests;
 mod usage;
 mod wedged;
+mod workload_order;

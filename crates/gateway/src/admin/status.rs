@@ -151,6 +151,7 @@ fn look(state: &State) -> (Situation, Sample) {
         keys: keys(state),
         certificates: certificates(state),
         reload: reload(state),
+        workload_contexts_unused: state.observer.workloads.unused(core.now),
         ..Situation::default()
     };
     let unwritten = state.observer.accounts().and_then(|accounts| accounts.error());

@@ -1,4 +1,4 @@
-//! Rules about the configuration: a change that is not in force.
+//! Rules about the configuration: a change that is not in force, headers that it leaves unused.
 
 use super::finding::{Level, StatusFinding};
 use super::situation::{ReloadState, Situation};
@@ -6,6 +6,7 @@ use super::situation::{ReloadState, Situation};
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     found.extend(failed(&situation.reload));
     found.extend(restart(&situation.reload));
+    found.extend(unused_contexts(situation.workload_contexts_unused));
 }
 
 fn failed(reload: &ReloadState) -> Option<StatusFinding> {
@@ -37,6 +38,21 @@ fn restart(reload: &ReloadState) -> Option<StatusFinding> {
         .advise(
             "Restart the gateway when it suits, or change the file back. Until then the old \
                  values are in force.",
+        );
+    Some(finding)
+}
+
+/// Clients send the contexts of workloads, and nothing reads them.
+fn unused_contexts(count: u64) -> Option<StatusFinding> {
+    if count == 0 {
+        return None;
+    }
+    let text = format!("{count} requests had X-Workload-Context, which has no effect");
+    let finding = StatusFinding::new("workload_context_unused", Level::Note, text)
+        .figure("requests", count as f64)
+        .advise(
+            "Set queue.order = \"workload\", so that criticality, wait and rate order the \
+             requests of a flow, or name flows by `workload` (queue.flow_by).",
         );
     Some(finding)
 }

@@ -58,6 +58,8 @@ pub(crate) struct Situation {
     /// Certificates that clients refuse, or will refuse soon.
     pub(crate) certificates: Vec<CertificateExpiry>,
     pub(crate) reload: ReloadState,
+    /// Requests whose X-Workload-Context had no effect, if one came lately.
+    pub(crate) workload_contexts_unused: u64,
 }
 
 /// Changes of the configuration that are not in force.
