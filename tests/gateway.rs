@@ -80,3 +80,4 @@ mod unfit_requests;
 mod usage;
 mod usage_attack;
 mod wedged;
+mod workload_order;

@@ -122,6 +122,24 @@ fn x02_q08_the_time_to_live_ends_the_wait() {
 }
 
 #[test]
+fn x02_c11_responses_state_headroom_and_load_if_configured() {
+    let backend = Backend::held();
+    let options = "[server]\nheadroom_headers = true\norca = true\n[queue]\ntotal_capacity = 4\n";
+    queueing::check_headroom(&Picker::before(&format!("{options}{ONE}"), &backend), &backend);
+}
+
+/// The times that client libraries and Envoy state are deadlines, in the picker as in `serve`.
+#[test]
+fn x02_the_timeouts_of_client_libraries_end_the_wait() {
+    let backend = Backend::held();
+    let (picker, running) = occupied("", &backend);
+    queueing::check_stated_timeouts(&picker);
+    backend.open();
+    assert_eq!(running.finish().status, 200);
+    picker.await_idle();
+}
+
+#[test]
 fn x02_q08_a_client_may_shorten_its_time_to_live() {
     let backend = Backend::held();
     let (picker, running) = occupied("[queue]\nqueue_ttl = \"1h\"\n", &backend);

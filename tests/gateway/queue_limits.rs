@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::gateway::{ONE, TWO};
-use crate::support::{Backend, Call, Gateway, Stopwatch, chat};
+use crate::support::{Backend, Call, Gateway, Stopwatch, chat, queueing};
 
 #[test]
 fn n01_the_section_of_the_source_means_capacity_and_time_to_live() {
@@ -17,6 +17,20 @@ fn n01_the_section_of_the_source_means_capacity_and_time_to_live() {
         call.finish().refused(503, "queue_timeout");
     }
     assert_eq!(gateway.metrics().sum("tidegate_queue_capacity"), 150.0);
+}
+
+#[test]
+fn r05_the_timeouts_of_client_libraries_end_the_wait() {
+    let backend = Backend::held();
+    let (gateway, running) = Gateway::occupied(ONE, &backend, &chat("m"));
+    queueing::check_stated_timeouts(&gateway);
+    // An Envoy in front of the gateway, and one that states no limit.
+    let limit = "x-envoy-expected-rq-timeout-ms";
+    let answer = gateway.ask(&chat("m").header(limit, "300"));
+    assert_eq!((answer.status, answer.code().as_str()), (504, "deadline_exceeded"));
+    let patient = gateway.enqueue(&chat("m").header(limit, "0"), 0);
+    backend.open();
+    assert_eq!([running, patient].map(|call| call.finish().status), [200, 200]);
 }
 
 #[test]

@@ -471,21 +471,7 @@ fn c11_responses_state_headroom_and_load_if_configured() {
     let bounds = "[controller]\nlower_bound_per_backend = 1\nwatermark_per_backend = 1\n\
                   upper_bound_per_backend = 1\n";
     let gateway = Gateway::start(&format!("{options}{bounds}{}", entry("a", &backend, "")));
-    let first = gateway.send(&chat("m"));
-    backend.await_running(1);
-    let second = gateway.send(&chat("m"));
-    gateway.await_depth(1);
-    backend.release(1);
-    backend.await_seen(2);
-    let answer = first.finish();
-    assert_eq!(answer.header("x-llm-d-flow-band-headroom-requests"), Some("3"));
-    let load = answer.header("endpoint-load-metrics");
-    assert_eq!(load, Some("TEXT application_utilization=0.250"));
-    backend.open();
-    let answer = second.finish();
-    assert_eq!(answer.header("x-llm-d-flow-band-headroom-requests"), Some("4"));
-    let told = answer.header("x-llm-d-flow-queue-duration-ms");
-    assert_eq!(told, answer.header("x-queue-wait-ms"));
+    queueing::check_headroom(&gateway, &backend);
     let plain = Gateway::start(&entry("a", &Backend::quick(), "")).send(&chat("m")).finish();
     assert_eq!(plain.header("endpoint-load-metrics"), None);
 }

@@ -15,6 +15,47 @@ pub(crate) fn succeed(calls: impl IntoIterator<Item = Call>) {
     assert!(calls.into_iter().all(|call| call.finish().status == 200));
 }
 
+/// While another request holds the backend, one whose client will have gone is not sent.
+pub(crate) fn check_stated_timeouts(gateway: &Gateway) {
+    let stated = [
+        ("grpc-timeout", "300m"),
+        ("x-stainless-read-timeout", "0.3"),
+        ("x-stainless-timeout", "0"),
+        ("x-request-timeout-ms", "300"),
+    ];
+    for (name, value) in stated {
+        let answer = gateway.ask(&chat("m").header(name, value));
+        assert_eq!((answer.status, answer.code().as_str()), (504, "deadline_exceeded"), "{name}");
+    }
+}
+
+/// One at the backend and four places in the queue: responses state what is left of them.
+pub(crate) fn check_headroom(gateway: &Gateway, backend: &Backend) {
+    let first = gateway.send(&chat("m"));
+    backend.await_running(1);
+    let second = gateway.send(&chat("m"));
+    gateway.await_depth(1);
+    let third = gateway.send(&chat("m"));
+    gateway.await_depth(2);
+    backend.release(1);
+    let answer = first.finish();
+    gateway.await_depth(1);
+    let headroom = answer.header("x-llm-d-flow-band-headroom-requests").unwrap();
+    assert!(["2", "3"].contains(&headroom), "{headroom}");
+    let load = answer.header("endpoint-load-metrics").unwrap();
+    assert!(load.starts_with("TEXT application_utilization=0."), "{load}");
+    backend.release(1);
+    assert_eq!(second.finish().status, 200);
+    gateway.await_depth(0);
+    backend.open();
+    let answer = third.finish();
+    assert_eq!(answer.header("x-llm-d-flow-band-headroom-requests"), Some("4"));
+    let load = answer.header("endpoint-load-metrics");
+    assert_eq!(load, Some("TEXT application_utilization=0.000"));
+    let told = answer.header("x-llm-d-flow-queue-duration-ms");
+    assert_eq!(told, answer.header("x-queue-wait-ms"));
+}
+
 /// With a watermark of two, requests pass the queue up to three, and leave it up to two.
 pub(crate) fn check_bypass_and_refill(gateway: &Gateway, backend: &Backend) {
     let mut calls = Vec::new();

@@ -97,6 +97,7 @@ pub use lane_scheduler::LaneScheduler;
 pub use outcome::{Event, Eviction, Misuse, Refusal, RequeuePosition, Stage, Verdict};
 pub use prefix_index::PrefixIndex;
 pub use prompt_blocks::{BLOCK_BYTES, BlockHasher, PROMPT_BLOCKS_MAX, PromptBlocks};
+pub use queue::urgency::UrgencyTerms;
 pub use range::OutOfRange;
 pub use route::{
     BackendTraits, Candidate, ModelNameError, ModelNameRule, ModelNames, ResolvedModel,

@@ -59,8 +59,8 @@ struct WorkloadEntry {
     buckets: [u32; BUCKETS as usize],
 }
 
-/// The part of an entry that urgency reads. It is stored densely, because a dequeue reads it for
-/// every FIFO.
+/// The part of an entry that urgency reads. It is stored densely, because all heads are ranked anew
+/// when a bucket leaves the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkloadRate {
     bucket: Bucket,
@@ -204,11 +204,6 @@ impl Registry {
     /// So many offers within the window, per second.
     pub(crate) fn rate_of(&self, offers: u32) -> f64 {
         f64::from(offers) / self.limits.window.secs_f64()
-    }
-
-    /// The offers within the window that such a rate per second makes.
-    pub(crate) fn offers_at(&self, rate: f64) -> f64 {
-        rate * self.limits.window.secs_f64()
     }
 
     pub(crate) fn epoch(&self, now: Time) -> RateEpoch {

@@ -202,6 +202,8 @@ fn read_as(
     let generated_by = target.filter(|_| kind.generates());
     let blocks = prompt_blocks(config, (&fields, &body), generated_by, attributes.tenant);
     let model: Option<Arc<str>> = model.map(Arc::from);
+    // Comment lines between events exist only in OpenAI's streams.
+    let queue_status = streamed && api == Api::OpenAi && controls.queue_status();
     let intent = Box::new(Intent {
         target: target.map(|target| shared(target, model.as_ref())),
         model,
@@ -221,12 +223,11 @@ fn read_as(
         measurable: kind.generates() && (streamed || fields.output.is_some()),
         streamed,
         ttl: controls.ttl().map(|asked| asked.min(ttl_of(config, flow.class))),
-        preferences: controls.preferences(),
+        preferences: controls.preferences(queue_status),
         session,
         flow_session: flow.session,
         request_id: identifier::of(controls.request_id),
-        // Comment lines between events exist only in OpenAI's streams.
-        queue_status: streamed && api == Api::OpenAi && controls.queue_status(),
+        queue_status,
         direct: false,
         decoded,
         workload: origin.name,

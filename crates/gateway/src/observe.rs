@@ -31,6 +31,7 @@ mod ticket_ids;
 mod ticket_labels;
 mod timestamp;
 mod traces;
+mod workload_counters;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -70,6 +71,7 @@ use prometheus_writer::MetricsText;
 use tenant_counters::CountersByTenant;
 use ticket_ids::TicketIds;
 use ticket_labels::TicketLabels;
+use workload_counters::WorkloadCounters;
 
 /// The names of the bands in metrics, logs and pages, from best-effort to critical.
 pub(crate) const BAND_NAMES: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
@@ -114,6 +116,7 @@ pub(crate) struct Observer {
     /// Whether the log has a line for each request, and lines for each decision.
     logs_requests: bool,
     logs_decisions: bool,
+    pub(crate) workloads: WorkloadCounters,
     /// The metrics of the dispatcher.
     pub(crate) dispatch: Arc<dispatch::DispatchMetrics>,
     /// The name of the pool, if metrics are also written under the names of other pickers.
@@ -231,6 +234,7 @@ impl Observer {
                 self.model_labels.find(model, target).1.count(record);
             }
         }
+        self.workloads.count(record);
         // Calls that no backend serves are logged, and are no usage.
         let is_work = record.band.is_some() || record.attempts > 0;
         if let Some(tenant) = record.tenant.as_ref().filter(|_| is_work) {
@@ -386,6 +390,7 @@ impl Observer {
         };
         scrape.write(&mut text);
         metrics::write_tenants(&mut text, &self.tenants);
+        self.workloads.write(&mut text);
         self.dispatch.write(&mut text);
         self.write_process(&mut text);
         text.finish()

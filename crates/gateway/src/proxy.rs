@@ -20,6 +20,7 @@ mod upstream_request;
 pub(crate) use forward::{NO_RESPONSE, ProxiedRequest};
 pub(crate) use model_name::ModelNameRestorer;
 pub(crate) use response_body::{BodyError, ResponseBody};
+pub(crate) use response_headers::add_room;
 pub(crate) use retry::verdict;
 pub(crate) use token_counter::{StreamFormat, TokenCounter, is_encoded};
 pub(crate) use upstream_request::UpstreamRequest;

@@ -69,6 +69,9 @@ impl Request {
             let left = deadline::until(at, state.clock.now().since(record.arrived));
             prefers.deadline = prefers.deadline.into_iter().chain([left]).min();
         }
+        if intent.workload.is_unused(&config) {
+            state.observer.workloads.note_unused(record.arrived);
+        }
         Box::new(Self {
             state,
             config,

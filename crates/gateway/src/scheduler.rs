@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flow::{
-    Ask, BackendId, Controller, Event, ModelId, RouteChoice, Settings, Span, Ticket, Time, Verdict,
-    Workload,
+    Ask, BackendId, Controller, Event, ModelId, RouteChoice, Settings, Span, Ticket, Time,
+    UrgencyTerms, Verdict, Workload,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -59,6 +59,8 @@ pub(crate) struct Grant {
     pub(crate) backend: BackendId,
     /// The reason for the choice, where there was one.
     pub(crate) choice: Option<RouteChoice>,
+    /// Why it had its turn, in the order `workload`.
+    pub(crate) urgency: Option<UrgencyTerms>,
     /// How long the ask waited this time, and when that ended.
     pub(crate) waited: Span,
     pub(crate) at: Time,
@@ -100,8 +102,7 @@ impl Scheduler {
             let ask = inner.ask(intent, target, arrived, now);
             match inner.controller.offer_prompt(ask, intent.blocks.clone(), now) {
                 Verdict::Granted { ticket, backend } => {
-                    let choice = inner.controller.choice(ticket);
-                    let grant = Grant { backend, choice, waited: Span::ZERO, at: now };
+                    let grant = inner.grant((ticket, backend), Span::ZERO, now);
                     Ok(Permit::granted(Arc::clone(self), ticket, grant))
                 }
                 Verdict::Queued { ticket } => {
@@ -210,11 +211,16 @@ impl Inner {
         deliveries
     }
 
-    fn outcome(&self, event: Event, now: Time) -> (Ticket, Outcome) {
+    fn grant(&mut self, (ticket, backend): (Ticket, BackendId), waited: Span, at: Time) -> Grant {
+        let choice = self.controller.choice(ticket);
+        let urgency = self.controller.urgency(ticket, at);
+        Grant { backend, choice, urgency, waited, at }
+    }
+
+    fn outcome(&mut self, event: Event, now: Time) -> (Ticket, Outcome) {
         match event {
             Event::Granted { ticket, backend, waited } => {
-                let choice = self.controller.choice(ticket);
-                (ticket, Ok(Grant { backend, choice, waited, at: now }))
+                (ticket, Ok(self.grant((ticket, backend), waited, now)))
             }
             Event::Evicted { ticket, reason, retry_after } => {
                 let fault = Fault::from(reason);

@@ -67,9 +67,11 @@ pub(crate) struct ClosedLoop {
 /// Clients that send the same number of requests each, all clients at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Crowd {
-    pub(crate) clients: usize,
-    /// The clients take them in turn.
-    pub(crate) requests: Rc<[Request]>,
+    clients: usize,
+    /// The clients take them in turn, over all rounds: after any number of requests each has been
+    /// sent as often as the others, or once more.
+    requests: Rc<[Request]>,
+    sent: Rc<Cell<usize>>,
 }
 
 /// What a proxy did for a crowd.
@@ -231,13 +233,27 @@ impl ClosedLoop {
 // === impl Crowd ===
 
 impl Crowd {
+    pub(crate) fn new(clients: usize, requests: Vec<Request>) -> Self {
+        Self { clients, requests: requests.into(), sent: Rc::default() }
+    }
+
+    /// The same crowd for another proxy, which begins with the first request.
+    pub(crate) fn afresh(self) -> Self {
+        Self { sent: Rc::default(), ..self }
+    }
+
+    fn next(&self) -> &Request {
+        let turn = self.sent.replace(self.sent.get() + 1);
+        &self.requests[turn % self.requests.len()]
+    }
+
     /// What `proxy` did for so many requests of each client. Runs inside a `LocalSet`.
     pub(crate) async fn ask(&self, proxy: &Process, each: usize) -> Result<Served> {
         let clients = self.connect(proxy).await?;
         let (began, cpu) = (Instant::now(), proxy.cpu_nanos()?);
         let mut asking = JoinSet::new();
-        for (number, client) in clients.into_iter().enumerate() {
-            asking.spawn_local(self.clone().send(client, number, each));
+        for client in clients {
+            asking.spawn_local(self.clone().send(client, each));
         }
         let mut millis = Vec::with_capacity(self.clients * each);
         while let Some(ended) = asking.join_next().await {
@@ -251,19 +267,18 @@ impl Crowd {
     /// the next.
     async fn connect(&self, proxy: &Process) -> Result<Vec<Client>> {
         let mut clients = Vec::with_capacity(self.clients);
-        for number in 0..self.clients {
+        for _ in 0..self.clients {
             let mut client = Client::connect(proxy.address).await?;
-            client.ask_well(&self.requests[number % self.requests.len()]).await?;
+            client.ask_well(self.next()).await?;
             clients.push(client);
         }
         Ok(clients)
     }
 
-    async fn send(self, mut client: Client, number: usize, each: usize) -> Result<Vec<f64>> {
+    async fn send(self, mut client: Client, each: usize) -> Result<Vec<f64>> {
         let mut millis = Vec::with_capacity(each);
-        for turn in 0..each {
-            let at = (number + turn * self.clients) % self.requests.len();
-            let answer = client.ask_well(&self.requests[at]).await?;
+        for _ in 0..each {
+            let answer = client.ask_well(self.next()).await?;
             millis.push(answer.total.as_secs_f64() * 1e3);
         }
         Ok(millis)

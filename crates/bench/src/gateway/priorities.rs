@@ -41,7 +41,7 @@ pub(super) async fn compare(bench: &mut Bench, without: String) -> Result<Table>
     let origin = Origin::start(Behaviour::default())?;
     let on = Proxy::ours("priorities on", flow_control());
     let off = Proxy::Ours { name: "without", config: flow_control(), program: Some(without) };
-    let crowd = Crowd { clients: CLIENTS, requests: BANDS.map(request).into() };
+    let crowd = Crowd::new(CLIENTS, BANDS.map(request).into());
     let mut sides = [
         Side::start(bench, &origin, &on, crowd.clone()).await?,
         Side::start(bench, &origin, &off, crowd).await?,

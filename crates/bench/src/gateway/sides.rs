@@ -37,7 +37,7 @@ impl Side {
     ) -> Result<Self> {
         let proxy = bench.fixture.start(proxy, origin.address).await?;
         let [rates, micros, p50, p99] = [const { Vec::new() }; 4];
-        Ok(Self { proxy, crowd, rates, micros, p50, p99 })
+        Ok(Self { proxy, crowd: crowd.afresh(), rates, micros, p50, p99 })
     }
 
     /// One round with so many requests of each client.

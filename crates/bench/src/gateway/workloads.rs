@@ -3,8 +3,8 @@
 //!
 //! All contexts have the same criticality. Under the weights of the source a workload that sent
 //! more within the last minute waits longer: 5 ms for each request. That is a choice, not a price.
-//! So the same is measured without a weight of the rate, where the order is that of arrival and a
-//! difference is the price alone.
+//! So the workloads send in turn, and none is ever more than one request ahead of another. The same
+//! is measured without a weight of the rate, where the order is that of arrival.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
 /// The gateways by turns: without contexts, and with them under both weights.
 async fn compare(bench: &mut Bench, load: &Load) -> Result<[Side; 3]> {
     let origin = Origin::start(Behaviour { delay: load.delay, ..Behaviour::default() })?;
-    let crowd = |requests: Vec<Request>| Crowd { clients: load.clients, requests: requests.into() };
+    let crowd = |requests| Crowd::new(load.clients, requests);
     let (plain, contexts) =
         (crowd(vec![Request::chat(false, "")]), crowd((0..WORKLOADS).map(context).collect()));
     let without = Proxy::ours("without", few_places("fifo"));

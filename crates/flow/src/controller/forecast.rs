@@ -7,16 +7,18 @@
 use super::Controller;
 use super::eligibility::QueueKey;
 use crate::ask::Ticket;
-use crate::queue::asks::{AskRecord, Phase};
+use crate::queue::asks::Phase;
 use crate::queue::flow_queue::FlowQueue;
-use crate::settings::Cascade;
+use crate::queue::ordered_asks::OrderContext;
+use crate::queue::urgency::{self, UrgencyTerms};
+use crate::settings::{Cascade, Order};
 use crate::time::{Span, Time};
 
 /// The forecast for one waiting ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitForecast {
-    /// Its position, from 1, among the asks of its flow that wait for the same backends: fresh
-    /// asks first, by their objectives, then late ones by arrival.
+    /// Its position, from 1, among the asks of its flow that wait for the same backends, in the
+    /// order in which they would go if no other arrived and no time passed.
     pub position: u32,
     /// Whether it is late: fresh asks of its flow that come later go before it.
     pub late: bool,
@@ -32,47 +34,65 @@ pub struct WaitForecast {
 // === impl Controller ===
 
 impl Controller {
-    /// The forecast for a waiting ask. It reads the records of all asks, so call it rarely.
+    /// The forecast for a waiting ask. It reads the records of all asks and sorts those of its flow
+    /// queue, so call it rarely.
     pub fn wait_forecast(&mut self, ticket: Ticket, now: Time) -> Option<WaitForecast> {
         let now = self.advance(now);
         let slot = self.asks.find(ticket)?;
-        let own = &self.asks[slot];
-        if own.phase != Phase::Waiting {
+        if self.asks[slot].phase != Phase::Waiting {
             return None;
         }
+        let ahead = self.ahead_of(slot, now);
+        let own = &self.asks[slot];
         let late = own.is_late(now);
-        let earlier = self.asks.slots().map(|slot| &self.asks[slot]).filter(|ask| {
-            ask.phase == Phase::Waiting
-                && ask.flow_queue == own.flow_queue
-                && precedes(ask, own, now)
-        });
-        let (before, cost) =
-            earlier.fold((0, 0), |(count, cost), ask| (count + 1, cost + u64::from(ask.cost)));
         let FlowQueue { flow, band, pool, .. } = self.flow_queues[own.flow_queue];
         let key = QueueKey { flow, band, pool };
-        let wait = self.wait_behind(key, cost, now);
+        let wait = self.wait_behind(key, self.cost_of(&ahead), now);
         let becomes_late = !late && wait.is_some_and(|wait| own.is_late(now.after(wait)));
-        let least = wait.and_then(|wait| self.least_wait(slot, (key, wait), now));
+        let least = wait.and_then(|wait| self.least_wait(&ahead, (key, wait), now));
         let wait = wait.filter(|_| !late && !becomes_late);
-        Some(WaitForecast { position: before + 1, late, becomes_late, wait, least })
+        let position = ahead.len() as u32 + 1;
+        Some(WaitForecast { position, late, becomes_late, wait, least })
+    }
+
+    /// The terms of the urgency of an ask, if flows are in the order `workload`.
+    pub fn urgency(&mut self, ticket: Ticket, now: Time) -> Option<UrgencyTerms> {
+        if self.settings.order != Order::Workload {
+            return None;
+        }
+        let now = self.advance(now);
+        let slot = self.asks.find(ticket)?;
+        let context =
+            OrderContext { now, weights: &self.settings.urgency, registry: &mut self.registry };
+        Some(urgency::terms(&self.asks[slot], context))
+    }
+
+    /// The asks of its flow queue that go before a waiting ask.
+    fn ahead_of(&mut self, slot: u32, now: Time) -> Vec<u32> {
+        let at = self.asks[slot].flow_queue;
+        let waits = |&other: &u32| {
+            let other = &self.asks[other];
+            other.phase == Phase::Waiting && other.flow_queue == at
+        };
+        let waiting = self.asks.slots().filter(waits).collect();
+        let context =
+            OrderContext { now, weights: &self.settings.urgency, registry: &mut self.registry };
+        self.flow_queues[at].ordered.before(slot, waiting, (&self.asks, context))
+    }
+
+    fn cost_of(&self, slots: &[u32]) -> u64 {
+        slots.iter().map(|&slot| u64::from(self.asks[slot].cost)).sum()
     }
 
     /// The least wait of an ask whose predicted wait is known: asks of its flow that leave before
     /// its turn, and asks of other flows, may not delay it.
-    fn least_wait(&self, slot: u32, (key, wait): (QueueKey, Span), now: Time) -> Option<Span> {
-        let own = &self.asks[slot];
+    fn least_wait(&self, ahead: &[u32], (key, wait): (QueueKey, Span), now: Time) -> Option<Span> {
         let turn = now.after(wait);
-        let stays = |ask: &&AskRecord| {
-            ask.phase == Phase::Waiting
-                && ask.flow_queue == own.flow_queue
-                && ask.deadline > turn
-                && precedes(ask, own, now)
-        };
-        let ahead = self.asks.slots().map(|slot| &self.asks[slot]).filter(stays);
-        let cost: u64 = ahead.map(|ask| u64::from(ask.cost)).sum();
+        let stays = |&slot: &u32| self.asks[slot].deadline > turn;
+        let stay: Vec<u32> = ahead.iter().copied().filter(stays).collect();
         let domain = self.supply.pools[key.pool as usize].domain;
         let rate = self.domains[domain as usize].drain_rate.highest(now)?;
-        Some(Span::from_secs_f64(cost as f64 / rate).min(wait))
+        Some(Span::from_secs_f64(self.cost_of(&stay) as f64 / rate).min(wait))
     }
 
     /// The predicted wait of a new ask; `None` before a rate is known.
@@ -124,14 +144,4 @@ impl Controller {
         let pools = &self.supply.domains[domain as usize];
         pools.iter().map(|&pool| self.fair_queues[pool as usize][band].cost_waiting as f64).sum()
     }
-}
-
-/// Whether an ask of a flow goes before another one: fresh asks by their objectives, then late ones
-/// by arrival.
-fn precedes(ask: &AskRecord, other: &AskRecord, now: Time) -> bool {
-    let turn = |ask: &AskRecord| match ask.is_late(now) {
-        true => (true, Time::ZERO, ask.sequence),
-        false => (false, ask.wanted_by, ask.sequence),
-    };
-    turn(ask) < turn(other)
 }

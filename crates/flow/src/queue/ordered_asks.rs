@@ -168,6 +168,36 @@ impl OrderedAsks {
         late.in_turn(asks).take(LOOK_MAX).filter(could_go).take(count).collect()
     }
 
+    /// Those of the waiting asks of this flow queue that would go before one of them, if nothing
+    /// arrived and no time passed. It looks at all of them, and no grant needs it.
+    pub(crate) fn before(
+        &self,
+        slot: u32,
+        mut waiting: Vec<u32>,
+        (asks, mut context): (&Asks, OrderContext<'_>),
+    ) -> Vec<u32> {
+        let now = context.now;
+        if let Lines::Session(order) = &self.lines {
+            let mut waiting = order.in_turn(&waiting, now, asks);
+            waiting.truncate(waiting.iter().position(|&other| other == slot).unwrap_or(0));
+            return waiting;
+        }
+        let mut turn = |slot: u32| {
+            let ask = &asks[slot];
+            let late = ask.is_late(now);
+            let key = match &self.lines {
+                Lines::Workload(lines) => -lines[usize::from(ask.late)].worth(ask, &mut context),
+                Lines::Deadline(_) => ask.deadline.nanos().into(),
+                _ if late => 0,
+                _ => ask.wanted_by.nanos().into(),
+            };
+            (late, key, ask.sequence)
+        };
+        let own = turn(slot);
+        waiting.retain(|&other| turn(other) < own);
+        waiting
+    }
+
     /// The asks that were found late. There may be more: an ask behind a fresh one is not looked
     /// at.
     pub(crate) const fn late(&self) -> AskSum {

@@ -11,9 +11,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::asks::Asks;
+use super::asks::{self, Asks};
 use super::line::Line;
 use super::ordered_asks::{FRESH, LATE};
+use crate::time::Time;
 
 /// The most sessions that one flow queue remembers while they do not wait.
 pub(crate) const IDLE_MAX: usize = 64;
@@ -149,6 +150,39 @@ impl SessionOrder {
     pub(crate) fn first(&self, line: usize, asks: &Asks) -> Option<u32> {
         let (_, _, key) = self.turns[line].first()?;
         self.sessions.get(key)?.lines[line].first(asks)
+    }
+
+    /// These waiting asks, which are all, in the order in which they would go if no other arrived and
+    /// no time passed.
+    pub(crate) fn in_turn(&self, waiting: &[u32], now: Time, asks: &Asks) -> Vec<u32> {
+        let mut lines: [BTreeMap<u32, BTreeSet<(asks::Turn, u32)>>; 2] = Default::default();
+        for &slot in waiting {
+            let (ask, late) = (&asks[slot], asks[slot].is_late(now));
+            let turn = if late { (Time::ZERO, ask.sequence) } else { ask.turn() };
+            lines[usize::from(late)].entry(ask.session).or_default().insert((turn, slot));
+        }
+        let (mut tags, mut moves) = (BTreeMap::new(), self.moves);
+        let mut order = Vec::with_capacity(waiting.len());
+        for mut line in lines {
+            let turn_of = |(&key, session): (&u32, &Session)| (key, (session.tag, session.moved));
+            let waits = self.sessions.iter().map(turn_of).filter(|(key, _)| line.contains_key(key));
+            let turn = |(key, known)| {
+                let (tag, moved) = tags.get(&key).copied().unwrap_or(known);
+                (tag, moved, key)
+            };
+            let mut turns: BTreeSet<Turn> = waits.map(turn).collect();
+            while let Some((tag, _, key)) = turns.pop_first() {
+                let Some((_, slot)) = line.get_mut(&key).and_then(BTreeSet::pop_first) else {
+                    continue;
+                };
+                order.push(slot);
+                moves += 1;
+                let next = tag.saturating_add(u64::from(asks[slot].cost));
+                tags.insert(key, (next, moves));
+                turns.insert((next, moves, key));
+            }
+        }
+        order
     }
 
     /// The ask that came last. Only preemption needs it, so a search is good enough.

@@ -118,9 +118,12 @@ fn most_urgent(waiting: &[Known], rates: &Rates, now: Time) -> Ticket {
     let score = |known: &Known| {
         let rate = known.workload.map_or(0.0, |at| rates.of(at, now));
         let wait = (now.since(known.arrival).secs_f64() / 60.0).min(1.0);
-        0.4 * wait + 0.4 * (f64::from(known.criticality) / 5.0) - 0.2 * (rate / 100.0).min(1.0)
+        let score =
+            0.4 * wait + 0.4 * (f64::from(known.criticality) / 5.0) - 0.2 * (rate / 100.0).min(1.0);
+        // Sums that are equal differ in their last bits.
+        (score * 1e9).round() as i64
     };
-    let before = |a: &&Known, b: &&Known| score(a).total_cmp(&score(b)).then(b.place.cmp(&a.place));
+    let before = |a: &&Known, b: &&Known| score(a).cmp(&score(b)).then(b.place.cmp(&a.place));
     waiting.iter().max_by(before).expect("someone waits").ticket
 }
 

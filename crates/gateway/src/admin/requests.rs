@@ -1,7 +1,7 @@
 //! `/requests/{id}`: where a request is, how many requests are ahead of it, and why it went to its
 //! backend.
 
-use flow::{BANDS, Controller, Span, Stage, Time};
+use flow::{BANDS, Controller, Order, Span, Stage, Time};
 use serde::Serialize;
 
 use super::id_names;
@@ -26,8 +26,10 @@ pub(crate) struct RequestPage {
     /// Since its arrival, or since its re-queue at the back of its flow.
     age_seconds: Option<f64>,
     waited_seconds: Option<f64>,
-    /// Its place among the requests of its flow, band and backends.
+    /// Its place among the requests of its flow, band and backends, as they would go now.
     position: Option<u32>,
+    /// The order inside flows, while it waits.
+    order: Option<&'static str>,
     /// Waiting requests of higher bands.
     higher_bands_waiting: Option<u32>,
     estimated_wait_seconds: Option<f64>,
@@ -107,6 +109,7 @@ fn find(state: &State, core: &mut Controller, (id, now): (&str, Time)) -> Option
         flow,
         age_seconds: Some(secs(now.since(ask.arrival))),
         position: forecast.map(|forecast| forecast.position),
+        order: forecast.map(|_| order_name(core.settings().order)),
         higher_bands_waiting: waits.then_some(higher),
         estimated_wait_seconds: wait,
         least_wait_seconds: least,
@@ -125,6 +128,12 @@ fn live_text(page: &RequestPage) -> String {
         let why = page.reason.map(|why| format!(", chosen as {why}")).unwrap_or_default();
         return format!("It is at {at}{why}; it arrived {age:.1} s ago.");
     };
+    let by = match page.order {
+        Some("workload") => " by its urgency",
+        Some("deadline") => " by its deadline",
+        Some("session") => " by the turns of sessions",
+        _ => "",
+    };
     let higher = match page.higher_bands_waiting {
         None | Some(0) => String::new(),
         Some(higher) => format!("; {higher} of higher bands go first"),
@@ -133,7 +142,11 @@ fn live_text(page: &RequestPage) -> String {
         _ if page.backends_ready == Some(0) => {
             "; no backend of its model is ready, see `tidegate status`".to_owned()
         }
-        (Some(rest), _) => format!("; about {rest:.1} s remain"),
+        (Some(rest), _) => {
+            let passed_by = page.passed_by();
+            let unless = passed_by.map(|others| format!(", unless {others} come and go first"));
+            format!("; about {rest:.1} s remain{}", unless.unwrap_or_default())
+        }
         (None, Some(least)) if page.becomes_late == Some(true) => format!(
             "; at the present rate it will be late before its turn, and fresh requests of its flow \
              then go first: at least {least:.1} s remain"
@@ -151,8 +164,32 @@ fn live_text(page: &RequestPage) -> String {
     };
     format!(
         "It waits for {age:.1} s in the flow {flow}, band {band}, at place \
-         {position}{higher}{rest}."
+         {position}{by}{higher}{rest}."
     )
+}
+
+/// As in the configuration; sessions have no name of an order there.
+const fn order_name(order: Order) -> &'static str {
+    match order {
+        Order::Fifo => "fifo",
+        Order::Deadline => "deadline",
+        Order::Workload => "workload",
+        Order::Session => "session",
+    }
+}
+
+// === impl RequestPage ===
+
+impl RequestPage {
+    /// The requests of its flow that may still go before it when they come.
+    fn passed_by(&self) -> Option<&'static str> {
+        match self.order {
+            Some("workload") => Some("more urgent requests of its flow"),
+            Some("deadline") => Some("requests of its flow with an earlier deadline"),
+            Some("session") => Some("requests of further sessions"),
+            _ => None,
+        }
+    }
 }
 
 fn ended(state: &State, id: &str) -> Option<RequestPage> {

@@ -152,6 +152,7 @@ fn look(state: &State) -> (Situation, Sample) {
         certificates: certificates(state),
         reload: reload(state),
         connections: connections(state),
+        workload_contexts_unused: state.observer.workloads.unused(core.now),
         ..Situation::default()
     };
     let unwritten = state.observer.accounts().and_then(|accounts| accounts.error());

@@ -1,4 +1,5 @@
-//! Rules about the configuration: a change that is not in force, and a limit that the system sets.
+//! Rules about the configuration: a change that is not in force, headers that it leaves unused, and
+//! a limit that the system sets.
 
 use super::finding::{Level, StatusFinding};
 use super::situation::{ConnectionState, ReloadState, Situation};
@@ -7,6 +8,7 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     found.extend(failed(&situation.reload));
     found.extend(restart(&situation.reload));
     found.extend(few_files(&situation.connections));
+    found.extend(unused_contexts(situation.workload_contexts_unused));
 }
 
 fn failed(reload: &ReloadState) -> Option<StatusFinding> {
@@ -55,6 +57,21 @@ fn few_files(connections: &ConnectionState) -> Option<StatusFinding> {
         .advise(
             "Raise the hard limit of open files: `LimitNOFILE` of systemd, `--ulimit nofile` of \
              Docker, `ulimit -Hn` of a shell. Or set server.connections_max to that number.",
+        );
+    Some(finding)
+}
+
+/// Clients send the contexts of workloads, and nothing reads them.
+fn unused_contexts(count: u64) -> Option<StatusFinding> {
+    if count == 0 {
+        return None;
+    }
+    let text = format!("{count} requests had X-Workload-Context, which has no effect");
+    let finding = StatusFinding::new("workload_context_unused", Level::Note, text)
+        .figure("requests", count as f64)
+        .advise(
+            "Set queue.order = \"workload\", so that criticality, wait and rate order the \
+             requests of a flow, or name flows by `workload` (queue.flow_by).",
         );
     Some(finding)
 }

@@ -59,6 +59,8 @@ pub(crate) struct Situation {
     pub(crate) certificates: Vec<CertificateExpiry>,
     pub(crate) reload: ReloadState,
     pub(crate) connections: ConnectionState,
+    /// Requests whose X-Workload-Context had no effect, if one came lately.
+    pub(crate) workload_contexts_unused: u64,
 }
 
 /// The connections of clients.

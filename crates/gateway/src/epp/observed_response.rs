@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::request::{self, ResponseBodies};
 use crate::backend::{Attempt, Endpoint};
 use crate::proxy::{
-    ModelNameRestorer, NO_RESPONSE, StreamFormat, TokenCounter, is_encoded, verdict,
+    ModelNameRestorer, NO_RESPONSE, StreamFormat, TokenCounter, add_room, is_encoded, verdict,
 };
 use crate::reply::{Fault, headers};
 use crate::request::{Admitted, Request, ResponseTimeout};
@@ -62,7 +62,6 @@ impl ObservedResponse {
             choice: grant.choice.as_ref(),
             waited: request.record.waited.unwrap_or(Span::ZERO),
             request_id: &request.intent.request_id,
-            headroom: None,
         };
         headers::describe(&mut added, &description);
         Self {
@@ -98,6 +97,7 @@ impl ObservedResponse {
         }
         if let Some(request) = &mut self.request {
             request.record.attempted(attempt);
+            add_room(&mut self.added, request);
             let first_byte = request.record.response_began(head_of.status);
             self.endpoint.note(request.begun(), first_byte, request.intent.streamed);
             if self.bodies != ResponseBodies::Hidden && !head.end_of_stream {

@@ -22,6 +22,23 @@ pub(crate) fn parse(text: &str) -> Option<Span> {
     Some(Span::from_secs_f64(total))
 }
 
+/// Parses the `grpc-timeout` of gRPC: up to eight digits and a letter.
+pub(crate) fn parse_grpc(text: &str) -> Option<Span> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let nanos = match unit {
+        "n" => 1,
+        "u" => 1_000,
+        "m" => 1_000_000,
+        "S" => 1_000_000_000,
+        "M" => 60_000_000_000,
+        "H" => 3_600_000_000_000_u64,
+        _ => return None,
+    };
+    let is_number = (1..=8).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+    let number: u64 = digits.parse().ok().filter(|_| is_number)?;
+    Some(Span::from_nanos(number.saturating_mul(nanos)))
+}
+
 fn cut(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(end).unwrap_or(text.len()))
 }

@@ -48,6 +48,12 @@ pub(super) struct ControlHeaders<'a> {
     pub(super) target_backend: Option<&'a HeaderValue>,
     pub(super) timeout_ms: Option<&'a HeaderValue>,
     pub(super) deadline_ms: Option<&'a HeaderValue>,
+    pub(super) grpc_timeout: Option<&'a HeaderValue>,
+    /// Of OpenAI's libraries: for Python, and for JavaScript.
+    pub(super) read_timeout_secs: Option<&'a HeaderValue>,
+    pub(super) timeout_whole_secs: Option<&'a HeaderValue>,
+    /// Of Envoy: for its clients, and for its backends.
+    pub(super) envoy_timeout_ms: [Option<&'a HeaderValue>; 2],
     pub(super) session: Option<&'a HeaderValue>,
     pub(super) queue_status: Option<&'a HeaderValue>,
 }
@@ -182,6 +188,7 @@ impl<'a> ControlHeaders<'a> {
             return match name {
                 "content-type" => Some(&mut self.content_type),
                 "content-encoding" => Some(&mut self.content_encoding),
+                "grpc-timeout" => Some(&mut self.grpc_timeout),
                 _ => None,
             };
         };
@@ -207,6 +214,10 @@ impl<'a> ControlHeaders<'a> {
             "target-backend" => &mut self.target_backend,
             "request-timeout-ms" => &mut self.timeout_ms,
             "deadline-ms" => &mut self.deadline_ms,
+            "stainless-read-timeout" => &mut self.read_timeout_secs,
+            "stainless-timeout" => &mut self.timeout_whole_secs,
+            "envoy-upstream-rq-timeout-ms" => &mut self.envoy_timeout_ms[0],
+            "envoy-expected-rq-timeout-ms" => &mut self.envoy_timeout_ms[1],
             "session-id" => &mut self.session,
             "queue-status" => &mut self.queue_status,
             _ => return None,

@@ -1,12 +1,14 @@
 //! The workload of a request. The header affects only the order, so no request fails for an invalid
 //! one.
 
-use flow::identity::NAME_MAX;
+use flow::Order;
+use flow::identity::{Attribute, NAME_MAX};
 use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::headers::text;
+use crate::config::Config;
 
 /// A longer header is invalid.
 pub(super) const HEADER_MAX: usize = 4096;
@@ -80,6 +82,16 @@ impl WorkloadContext {
 // === impl WorkloadName ===
 
 impl WorkloadName {
+    /// Whether the request has a context that has no effect.
+    pub(crate) fn is_unused(&self, config: &Config) -> bool {
+        let is_workload = |(part, _): &(Attribute, String)| *part == Attribute::Workload;
+        let mut band_patterns = config.band_rules.iter().flat_map(|rule| &rule.patterns);
+        *self != Self::Generated(UNKNOWN)
+            && config.flow.order != Order::Workload
+            && !config.identity.uses(&Attribute::Workload)
+            && !band_patterns.any(is_workload)
+    }
+
     /// The id that the client gave.
     pub(crate) fn given(&self) -> Option<&str> {
         match self {

@@ -46,6 +46,10 @@ pub(super) fn write(record: &Record, format: LogFormat, moment: Duration, number
     if record.criticality > 0 {
         line.workload(record, number);
         line.number("criticality", record.criticality);
+        if let Some(terms) = &record.urgency {
+            line.real("workload_rate", terms.rate);
+            line.millionths("urgency", terms.urgency);
+        }
     }
     if !record.backend.is_empty() {
         line.word("backend", &record.backend);
@@ -211,6 +215,17 @@ impl AccessLine {
             self.key(key);
             self.out.push_str(if value < 0.0 { "-" } else { "" });
             self.thousandths((value.abs() * 1000.0).round() as u64);
+        }
+    }
+
+    fn millionths(&mut self, key: &str, value: f64) {
+        if value.is_finite() {
+            self.key(key);
+            let millionths = (value.abs() * 1e6).round() as u64;
+            self.out.push_str(if value < 0.0 { "-" } else { "" });
+            digits(&mut self.out, millionths / 1_000_000, 1);
+            self.out.push('.');
+            digits(&mut self.out, millionths % 1_000_000, 6);
         }
     }
 

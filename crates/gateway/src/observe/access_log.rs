@@ -53,7 +53,7 @@ impl AccessLog {
     pub(super) fn write_decision(&self, record: &Record, pending: [u32; BANDS]) {
         let lines = decision_lines::write(record, pending);
         let moment = clock::since_epoch();
-        for line in lines {
+        for line in lines.into_iter().chain(decision_lines::of_workload(record)) {
             self.buffer.push(access_line::message(&line, self.format, moment).as_bytes());
         }
     }

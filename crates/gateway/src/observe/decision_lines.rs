@@ -1,9 +1,19 @@
-//! The choice of a backend as three log lines. They have the format of an existing Ollama proxy,
+//! The choice of a backend as log lines. Three They have the format of an existing Ollama proxy,
 //! because operators of that proxy search logs for the first words of these lines.
 
-use flow::BANDS;
+use flow::{BANDS, UrgencyTerms};
 
 use super::{BAND_NAMES, Record};
+
+/// The line about the order inside its flow, if that is by urgency. It is not one of the proxy's.
+pub(super) fn of_workload(record: &Record) -> Option<String> {
+    let UrgencyTerms { wait, criticality, rate, urgency } = record.urgency?;
+    let (wait, workload) = (wait.secs_f64(), record.workload.escape_debug());
+    Some(format!(
+        "[Workload] Request ordered: workload={workload} criticality={criticality} \
+         wait={wait:.3}s rate={rate:.3}/s urgency={urgency:.6}"
+    ))
+}
 
 /// The lines of a request that goes to a backend where `pending` requests of each band were.
 pub(super) fn write(record: &Record, pending: [u32; BANDS]) -> [String; 3] {

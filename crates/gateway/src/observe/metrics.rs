@@ -100,7 +100,7 @@ fn add_pair(
 }
 
 /// Adds a histogram unless it is empty: empty ones would be most of the text.
-fn add_used(family: &mut Family<'_>, labels: &[Pair<'_>], histogram: &Histogram) {
+pub(super) fn add_used(family: &mut Family<'_>, labels: &[Pair<'_>], histogram: &Histogram) {
     let reading = histogram.read();
     if reading.count > 0 {
         family.add_histogram(labels, &reading, histogram.exemplars().as_ref());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flow::{Band, Span};
+use flow::{Band, Span, UrgencyTerms};
 use http::{HeaderValue, Method};
 use store::UsageAmounts;
 
@@ -37,6 +37,8 @@ pub(crate) struct Record {
     pub(crate) workload_prefix: &'static str,
     /// From 1 to 5; 0 before the request is read.
     pub(crate) criticality: u8,
+    /// Why it had its turn, in the order `workload`.
+    pub(crate) urgency: Option<UrgencyTerms>,
     /// The name of the backend, empty if no backend was reached, and why it was chosen.
     pub(crate) backend: String,
     pub(crate) reason: &'static str,
@@ -103,6 +105,7 @@ impl Record {
             workload: String::new(),
             workload_prefix: "",
             criticality: 0,
+            urgency: None,
             backend: String::new(),
             reason: "",
             boost: 0.0,

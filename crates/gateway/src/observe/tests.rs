@@ -31,6 +31,7 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
         band: Some(Band::Normal),
         workload: "etl".into(),
         workload_prefix: "",
+        urgency: None,
         criticality: 4,
         backend: "gpu-a".into(),
         reason: "normal-balanced",

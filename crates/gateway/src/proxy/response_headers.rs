@@ -13,19 +13,26 @@ struct QueueRoom {
     capacity: u32,
 }
 
-/// Adds the backend, the wait and, where it is configured, the room in the queue.
+/// Adds the backend, the wait and the room in the queue.
 pub(super) fn add(headers: &mut HeaderMap, request: &Request, admitted: &Admitted) {
-    let server = &request.config.server;
-    let room = room(request);
     let description = headers::RouteDescription {
         backend: &admitted.endpoint.name_header,
         choice: admitted.grant.choice.as_ref(),
         waited: request.record.waited.unwrap_or(Span::ZERO),
         request_id: &request.intent.request_id,
-        headroom: room.filter(|_| server.headroom_headers).map(|room| room.headroom.into()),
     };
     headers::describe(headers, &description);
-    if let Some(room) = room.filter(|_| server.orca) {
+    add_room(headers, request);
+}
+
+/// Adds the room in the queue, where it is configured.
+pub(crate) fn add_room(headers: &mut HeaderMap, request: &Request) {
+    let (server, Some(room)) = (&request.config.server, room(request)) else { return };
+    if server.headroom_headers {
+        let waited = request.record.waited.unwrap_or(Span::ZERO);
+        headers::report_room(headers, room.headroom.into(), waited);
+    }
+    if server.orca {
         headers::report_load(headers, room.utilization());
     }
 }

@@ -55,8 +55,6 @@ pub(crate) struct RouteDescription<'a> {
     /// How long the request waited.
     pub(crate) waited: Span,
     pub(crate) request_id: &'a HeaderValue,
-    /// How many more requests its band could take, where responses are to say it.
-    pub(crate) headroom: Option<u64>,
 }
 
 /// The value of a header, which is written from its end to its start.
@@ -96,12 +94,14 @@ pub(crate) fn describe(headers: &mut HeaderMap, description: &RouteDescription<'
             headers.insert(LATENCY_MS, whole(latency.round() as u64));
         }
     }
-    if let Some(headroom) = description.headroom {
-        headers.insert(HEADROOM, whole(headroom));
-        headers.insert(QUEUE_DURATION_MS, waited.clone());
-    }
     headers.insert(QUEUE_WAIT_MS, waited);
     headers.insert(REQUEST_ID, description.request_id.clone());
+}
+
+/// Adds how many more requests the band could take, and how long this one waited.
+pub(crate) fn report_room(headers: &mut HeaderMap, headroom: u64, waited: Span) {
+    headers.insert(HEADROOM, whole(headroom));
+    headers.insert(QUEUE_DURATION_MS, whole(waited.nanos() / NANOS_PER_MILLI));
 }
 
 /// Adds the request's id to a response that the gateway writes itself.

@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
 use super::error;
-use super::headers::{RouteDescription, describe, identify, report_load};
+use super::headers::{RouteDescription, describe, identify, report_load, report_room};
 use super::{Fault, Refused};
 
 fn refused(fault: Fault, retry_after: Option<Span>) -> Response<Full<Bytes>> {
@@ -247,19 +247,19 @@ fn choice(boost: f64, power_watts: f64) -> RouteChoice {
     }
 }
 
-fn told(choice: Option<RouteChoice>, waited: Span, headroom: Option<u64>) -> HeaderMap {
+fn told(choice: Option<RouteChoice>, waited: Span) -> HeaderMap {
     let (backend, request_id) =
         (&HeaderValue::from_static("ollama-npu"), &HeaderValue::from_static("r-1"));
     let mut headers = HeaderMap::new();
     headers.insert("x-backend-used", HeaderValue::from_static("a backend's own word"));
     let choice = choice.as_ref();
-    describe(&mut headers, &RouteDescription { backend, choice, waited, request_id, headroom });
+    describe(&mut headers, &RouteDescription { backend, choice, waited, request_id });
     headers
 }
 
 #[test]
 fn r04_response_headers_describe_the_route() {
-    let headers = told(Some(choice(-100.0, 3.0)), Span::from_nanos(12_999_999), None);
+    let headers = told(Some(choice(-100.0, 3.0)), Span::from_nanos(12_999_999));
     let expected = [
         ("x-backend-used", "ollama-npu"),
         ("x-routing-reason", "best-effort-power-efficient"),
@@ -280,7 +280,7 @@ fn r04_response_headers_describe_the_route() {
 #[test]
 fn r04_figures_are_written_to_a_tenth() {
     let shown = |boost, power| {
-        let headers = told(Some(choice(boost, power)), Span::ZERO, None);
+        let headers = told(Some(choice(boost, power)), Span::ZERO);
         let text = |name| headers[name].to_str().unwrap().to_owned();
         (text("x-priority-boost"), text("x-estimated-power-w"))
     };
@@ -295,9 +295,9 @@ fn r04_figures_are_written_to_a_tenth() {
 
 #[test]
 fn r04_unknown_values_have_no_header_and_headroom_is_optional() {
-    let headers = told(None, Span::ZERO, None);
+    let mut headers = told(None, Span::from_secs(2));
     assert_eq!(headers.len(), 3, "{headers:?}");
-    let headers = told(None, Span::from_secs(2), Some(7));
+    report_room(&mut headers, 7, Span::from_secs(2));
     assert_eq!(headers["x-llm-d-flow-band-headroom-requests"], "7");
     assert_eq!(headers["x-llm-d-flow-queue-duration-ms"], "2000");
     let mut headers = HeaderMap::new();

@@ -131,7 +131,8 @@ impl Request {
         let at = at.checked_rem(ready.len() as u64).ok_or(NO_BACKEND)?;
         let backend = ready[at as usize];
         let endpoint = roster.endpoint(backend).cloned().ok_or(NO_BACKEND)?;
-        let grant = Grant { backend, choice: None, waited: Span::ZERO, at: self.record.now() };
+        let (waited, at) = (Span::ZERO, self.record.now());
+        let grant = Grant { backend, choice: None, urgency: None, waited, at };
         self.note(&grant);
         self.record.bypassed = true;
         self.record.granted(&endpoint);
@@ -253,6 +254,7 @@ impl Request {
         let before = record.waited.unwrap_or(Span::ZERO);
         record.waited = Some(Span::from_nanos(before.nanos().saturating_add(waited.nanos())));
         record.attempts += 1;
+        record.urgency = grant.urgency;
         if let Some(choice) = &grant.choice {
             record.boost = choice.score.boost;
             record.score = choice.score.total;

@@ -291,10 +291,7 @@ impl Reference {
                 line.min_by_key(|&at| (self.asks[at].deadline, self.asks[at].sequence))
             }
             Order::Session => line.min_by_key(|&at| (self.session_turn(at), self.turn_in_line(at))),
-            Order::Workload => line.min_by(|&one, &other| {
-                let urgency = self.urgency(other).total_cmp(&self.urgency(one));
-                urgency.then(self.asks[one].sequence.cmp(&self.asks[other].sequence))
-            }),
+            Order::Workload => line.min_by_key(|&at| (-self.urgency(at), self.asks[at].sequence)),
         };
         first.expect("an active flow queue has a waiting ask")
     }
@@ -309,13 +306,17 @@ impl Reference {
         self.asks[at].fresh_until <= self.clock
     }
 
-    fn urgency(&self, at: usize) -> f64 {
+    /// The urgency in nanoseconds of waiting, as section 10 of FLOW.md has it.
+    fn urgency(&self, at: usize) -> i128 {
         let (ask, law) = (&self.asks[at], &self.settings.urgency);
         let rate = ask.workload.map_or(0.0, |workload| self.registry.rate(workload, self.clock));
-        let wait = self.clock.since(ask.arrival).secs_f64();
-        law.wait * (wait / law.wait_cap).min(1.0)
-            + law.criticality * (f64::from(ask.criticality) / 5.0)
-            - law.rate * (rate / law.rate_cap).min(1.0)
+        let others = law.criticality * f64::from(ask.criticality) / 5.0
+            - law.rate * (rate / law.rate_cap).min(1.0);
+        if law.wait == 0.0 {
+            return (others * 1e12).round() as i128;
+        }
+        let wait = self.clock.since(ask.arrival).secs_f64().min(law.wait_cap);
+        (wait * 1e9).round() as i128 + (others / law.wait * law.wait_cap * 1e9).round() as i128
     }
 
     fn grant_waiting(

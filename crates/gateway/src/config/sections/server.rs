@@ -240,9 +240,8 @@ pub(in crate::config) const EPP: SectionSchema = SectionSchema::new(
 .doc(
     "Only `tidegate epp` reads this section. It listens here instead of at `server.listen`. Envoy \
      connects to the backends, retries and writes to the clients, so `upstream.connect_timeout`, \
-     `[retry]`, `server.write_timeout`, `server.cors_origins`, `server.headroom_headers`, \
-     `server.orca` and the header `X-Queue-Status` have no effect there. Backends must have IP \
-     addresses, and only the address of their URLs counts.",
+     `[retry]`, `server.write_timeout`, `server.cors_origins` and the header `X-Queue-Status` have \
+     no effect there. Backends must have IP addresses, and only the address of their URLs counts.",
 );
 
 pub(in crate::config) const LOG: SectionSchema = SectionSchema::new(

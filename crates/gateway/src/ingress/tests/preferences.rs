@@ -30,6 +30,48 @@ fn r05_limits_are_read_and_nonsense_is_passed_over() {
     }
 }
 
+/// How long a client waits, as client libraries, gRPC and Envoy state it.
+#[test]
+fn r05_the_timeouts_of_client_libraries_are_deadlines() {
+    let rows = [
+        ("grpc-timeout", "300m", 300_000),
+        ("grpc-timeout", "2S", 2_000_000),
+        ("grpc-timeout", "1M", 60_000_000),
+        ("grpc-timeout", "1H", 3_600_000_000),
+        ("grpc-timeout", "5000u", 5_000),
+        ("grpc-timeout", "99999999n", 99_999),
+        ("x-stainless-read-timeout", "600.0", 600_000_000),
+        ("x-stainless-read-timeout", "0.5", 500_000),
+        ("x-stainless-timeout", "600", 601_000_000),
+        ("x-stainless-timeout", "0", 1_000_000),
+        ("x-envoy-upstream-rq-timeout-ms", "1500", 1_500_000),
+        ("x-envoy-expected-rq-timeout-ms", "15000", 15_000_000),
+    ];
+    for (name, value, micros) in rows {
+        let told = prefers(name, value).deadline.map(|span| span.nanos() / 1000);
+        assert_eq!(told, Some(micros), "{name}: {value}");
+    }
+    let nonsense = [
+        ("grpc-timeout", "123456789S"),
+        ("grpc-timeout", "S"),
+        ("grpc-timeout", ""),
+        ("grpc-timeout", "1.5S"),
+        ("grpc-timeout", "-1S"),
+        ("grpc-timeout", "5 S"),
+        ("grpc-timeout", "5µ"),
+        ("x-stainless-read-timeout", "None"),
+        ("x-stainless-timeout", "-1"),
+        ("x-envoy-upstream-rq-timeout-ms", "0"),
+        ("x-envoy-expected-rq-timeout-ms", "0"),
+    ];
+    for (name, value) in nonsense {
+        assert_eq!(prefers(name, value).deadline, None, "{name}: {value}");
+    }
+    let both = [("x-request-timeout-ms", "900"), ("grpc-timeout", "1S")];
+    let earliest = chat(&Config::default(), &both).preferences.deadline;
+    assert_eq!(earliest, Some(Span::from_millis(900)));
+}
+
 #[test]
 fn r05_of_a_header_that_comes_twice_the_first_counts() {
     let twice = [("x-request-id", "a"), ("x-request-id", "b"), ("x-request-id", "c")];

@@ -53,6 +53,13 @@ fn root(
     if let Some(tenant) = &record.tenant {
         out.text(key!("tidegate.tenant"), &tenant.name);
     }
+    if let Some(terms) = &record.urgency {
+        out.text(key!("tidegate.workload.id"), &record.workload);
+        out.int(key!("tidegate.workload.criticality"), terms.criticality.into());
+        out.real(key!("tidegate.workload.wait"), terms.wait.secs_f64());
+        out.real(key!("tidegate.workload.rate"), terms.rate);
+        out.real(key!("tidegate.workload.urgency"), terms.urgency);
+    }
     out.int(key!("tidegate.attempts"), record.attempts.into());
     out.bool(key!("tidegate.bypassed"), record.bypassed);
     out.int(key!("http.request.body.size"), record.bytes_in);

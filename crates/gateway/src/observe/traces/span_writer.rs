@@ -28,6 +28,7 @@ const VALUE: u8 = 2 << 3 | BYTES;
 const TEXT: u8 = 1 << 3 | BYTES;
 const BOOL: u8 = 2 << 3;
 const INT: u8 = 3 << 3;
+const DOUBLE: u8 = 4 << 3 | FIXED_64;
 const EVENT_TIME: u8 = 1 << 3 | FIXED_64;
 const EVENT_NAME: u8 = 2 << 3 | BYTES;
 const STATUS_MESSAGE: u8 = 2 << 3 | BYTES;
@@ -230,6 +231,13 @@ impl SpanWriter {
         if let Some(value) = value {
             self.int(key, value);
         }
+    }
+
+    #[cold]
+    pub(super) fn real<const N: usize>(&mut self, key: &[u8; N], value: f64) {
+        let [first, rest @ ..] = value.to_le_bytes();
+        self.short(key, (DOUBLE, first), rest.len());
+        self.bytes.extend_from_slice(&rest);
     }
 
     pub(super) fn bool<const N: usize>(&mut self, key: &[u8; N], value: bool) {

@@ -103,7 +103,7 @@ pub(super) struct KeyValue {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct AnyValue {
-    #[prost(oneof = "AttributeValue", tags = "1, 2, 3")]
+    #[prost(oneof = "AttributeValue", tags = "1, 2, 3, 4")]
     pub(super) value: Option<AttributeValue>,
 }
 
@@ -115,4 +115,6 @@ pub(super) enum AttributeValue {
     Bool(bool),
     #[prost(int64, tag = "3")]
     Int(i64),
+    #[prost(double, tag = "4")]
+    Real(f64),
 }
