@@ -12,7 +12,7 @@ use flow::BANDS;
 use super::Record;
 use super::histogram::Histogram;
 use super::labels::NONE;
-use super::outcome::{self, OUTCOMES};
+use super::outcome::{self, OUTCOMES, PUSH_ERRORS};
 use super::traces::TraceId;
 
 /// Status classes as label values, the first for an unknown status; an invalid one counts as the
@@ -33,6 +33,9 @@ pub(super) struct ModelCounters {
     pub(super) bypassed: AtomicU64,
     /// Ended by the client while waiting, and while at a backend.
     pub(super) cancelled: [AtomicU64; 2],
+    /// Those that could not be queued, by [`PUSH_ERRORS`]. One that had been queued and left the
+    /// queue for the same reason is not among them.
+    pub(super) push_errors: [AtomicU64; PUSH_ERRORS.len()],
     pub(super) retries: AtomicU64,
     /// Input and output.
     pub(super) tokens: [AtomicU64; 2],
@@ -78,7 +81,7 @@ impl ModelCounters {
             Some(waited) => {
                 self.queue_latency[band][usize::from(record.waited_well())].add(waited);
             }
-            None => {}
+            None => self.count_push_error(record.outcome),
         }
         if outcome::is_cancel(record.outcome) {
             self.cancelled[usize::from(record.attempts > 0)].fetch_add(1, Relaxed);
@@ -95,6 +98,12 @@ impl ModelCounters {
         for (sum, tokens) in self.tokens.iter().zip(tokens) {
             sum.fetch_add(tokens.unwrap_or(0), Relaxed);
         }
+    }
+
+    /// A request without a wait has ended: its outcome may be that it could not wait.
+    fn count_push_error(&self, outcome: &str) {
+        let at = PUSH_ERRORS.iter().position(|&error| error == outcome);
+        at.into_iter().for_each(|at| _ = self.push_errors[at].fetch_add(1, Relaxed));
     }
 
     /// Names the trace of a request that was counted.
