@@ -228,8 +228,8 @@ fn c03_a_critical_request_is_not_held_beside_an_idle_backend() {
     succeed([running]);
 }
 
-/// C03: another request may wait for the busy backend, if its requests were short. This wait is lost,
-/// which is counted.
+/// C03: another request may wait for the busy backend, if its requests were short. This wait is
+/// lost, which is counted.
 #[test]
 fn c03_a_wait_for_a_cache_that_loses_is_counted() {
     let (gateway, running, [a, _b]) = beside_an_idle_backend();

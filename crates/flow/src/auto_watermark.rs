@@ -183,8 +183,8 @@ impl AutoState {
         (full && bounded).then_some(AutoBound::Unstarted)
     }
 
-    /// Whether it is open, or its tokens or unstarted asks alone close it, and by little. A critical
-    /// ask whose prompt is cached here adds hardly any; at another backend it would add many.
+    /// Whether it is open, or its tokens or unstarted asks alone close it, and by little. A
+    /// critical ask whose prompt is cached here adds hardly any; elsewhere it would add many.
     pub(crate) fn has_headroom(&self) -> bool {
         let Tally { unstarted, tokens, .. } = self.tally;
         let few = f64::from(unstarted) < self.caps.unstarted + 1.0;

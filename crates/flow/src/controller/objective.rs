@@ -59,8 +59,8 @@ impl Controller {
 
     /// When the wait of an ask ends. At its own deadline a client leaves, so an ask that is granted
     /// less than the usual time to first token before it would be wasted work. A time to live says
-    /// nothing about the client, so it stays. Nor does an ask without an objective leave earlier, or
-    /// a critical one: the usual time is a guess.
+    /// nothing about the client, so it stays. Nor does an ask without an objective leave earlier,
+    /// or a critical one: the usual time is a guess.
     pub(super) fn wait_ends(&self, checked: &CheckedAsk<'_>) -> Time {
         match checked.limit {
             _ if checked.wanted.always_fresh => checked.deadline,
