@@ -81,7 +81,7 @@ fn eventful() -> String {
     // These had been queued.
     for outcome in ["flow_full", "wait_too_long"] {
         let waited = Some(Span::from_secs(1));
-        let evicted = Record { waited, ..refused("chat", outcome, 503) };
+        let evicted = Record { waited, ..refused("llama", outcome, 503) };
         observer.ended(&evicted, &RequestCounters::default());
     }
     observer
