@@ -335,13 +335,6 @@ pub(super) const CACHE: &[Mutant] = &[
         noticed_by: "cache_waits::k02_an_ask_that_leaves",
     },
     Mutant {
-        name: "others do not look again when an ask leaves",
-        file: "controller/evict.rs",
-        site: "if «self.fair_queue_of(flow_queue).held_since.is_some()» {",
-        instead: "false",
-        noticed_by: "differential::fifo",
-    },
-    Mutant {
         name: "a critical ask waits behind a band that waits for a cache",
         file: "controller/dispatch.rs",
         site: "&& «self.fair_queues[pool as usize][band].held_since.is_some()»",
