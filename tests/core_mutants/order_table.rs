@@ -234,4 +234,32 @@ pub(super) const IN_FLOW: &[Mutant] = &[
         instead: "tag",
         noticed_by: "w03_told_positions",
     },
+    Mutant {
+        name: "late critical asks are evicted in an overload that lasts",
+        file: "controller/objective.rs",
+        site: "«band != Band::Critical» && overload.lasts",
+        instead: "true",
+        noticed_by: "objectives::p07_a_critical_ask_is_never",
+    },
+    Mutant {
+        name: "a critical ask gives up before its client leaves",
+        file: "controller/objective.rs",
+        site: "_ if «checked.key.band == Band::Critical» =>",
+        instead: "false",
+        noticed_by: "objectives::p07_a_critical_ask_waits",
+    },
+    Mutant {
+        name: "a critical ask is refused for its predicted wait",
+        file: "controller/admit.rs",
+        site: "self.settings.refuse_hopeless && «band != Band::Critical»;",
+        instead: "true",
+        noticed_by: "objectives::p07_a_critical_ask_is_never",
+    },
+    Mutant {
+        name: "with a lower bound of zero no ask leaves the queue",
+        file: "settings.rs",
+        site: "Self::Fixed(hysteresis) if «hysteresis.lower == 0» =>",
+        instead: "false",
+        noticed_by: "stock::c02_a_lower_bound",
+    },
 ];

@@ -117,3 +117,26 @@ fn o03_in_an_overload_that_lasts_a_late_request_is_told_so() {
     assert!(*after >= Duration::from_secs(2), "{after:?}");
     assert!(refused.retry_after() <= 3, "the line is a second long: {}", refused.retry_after());
 }
+
+/// P07: the same overload of critical requests refuses none of them. Whoever is not served waits
+/// for its whole time to live.
+#[test]
+fn p07_critical_requests_are_never_refused_for_being_late() {
+    let backend = Backend::start(|_| ScriptedResponse::ok().after_ms(50));
+    let section = "[queue]\nqueue_ttl = \"1s\"\nslo_ttft = \"400ms\"\noverload_after = \"100ms\"\n\
+                   refuse_hopeless = true\n";
+    let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
+    let client = || {
+        let asks = std::iter::repeat_with(|| chat("m").header("x-priority", "critical"));
+        asks.take(4).map(|ask| gateway.ask(&ask)).collect::<Vec<Response>>()
+    };
+    let answers: Vec<Response> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..40).map(|_| scope.spawn(client)).collect();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    let (served, others): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|answer| answer.status == 200);
+    let codes: Vec<String> = others.iter().map(|answer| answer.code()).collect();
+    assert!(codes.iter().all(|code| code == "queue_timeout"), "{codes:?}");
+    assert!(!served.is_empty() && !codes.is_empty(), "{} served, {codes:?}", served.len());
+}

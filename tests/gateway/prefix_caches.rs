@@ -7,7 +7,7 @@ use crate::support::gateway::{ONE, TWO, config};
 use crate::support::keys::Keys;
 use crate::support::queueing::succeed;
 use crate::support::{
-    Backend, Gateway, HttpRequest, Picker, Recipe, ScriptedResponse, chat, eventually,
+    Backend, Call, Gateway, HttpRequest, Picker, Recipe, ScriptedResponse, chat, eventually,
 };
 
 const JSON_LOG: &str = "[log]\nformat = \"json\"\n";
@@ -197,4 +197,49 @@ fn k01_tenants_can_be_kept_apart() {
         let asks = [&x, &y, &x].map(|key| about("tide", 2000, "why?").key(key));
         assert_eq!(served(&gateway, &asks), expected, "apart: {apart}");
     }
+}
+
+/// Two backends with one place each. The first has served a document, and runs a request about it
+/// for as long as the test wants. The second is idle.
+fn beside_an_idle_backend() -> (Gateway, Call, [Backend; 2]) {
+    let backends = [Backend::held(), Backend::start(|_| ScriptedResponse::ok())];
+    let [a, b] = &backends;
+    let config = config(ONE, &[("a", a.address()), ("b", b.address())]);
+    let gateway = Gateway::start(&config);
+    let first = gateway.send(&about("tide", 2000, "first?"));
+    a.await_running(1);
+    a.release(1);
+    succeed([first]);
+    gateway.await_idle();
+    let running = gateway.send(&about("tide", 2000, "second?"));
+    a.await_running(1);
+    (gateway, running, backends)
+}
+
+/// C03: a critical request goes to the idle backend without a wait in the queue.
+#[test]
+fn c03_a_critical_request_is_not_held_beside_an_idle_backend() {
+    let (gateway, running, [a, _b]) = beside_an_idle_backend();
+    let answer = gateway.ask(&about("tide", 2000, "third?").header("x-priority", "critical"));
+    assert_eq!(answer.header("x-backend-used"), Some("b"));
+    let queued = |result| gateway.metrics().sum_where("tidegate_offers_total", result);
+    assert_eq!(queued("result=\"queued\""), 0.0);
+    a.open();
+    succeed([running]);
+}
+
+/// C03: another request may wait for the busy backend, if its requests were short. This wait is
+/// lost, which is counted.
+#[test]
+fn c03_a_wait_for_a_cache_that_loses_is_counted() {
+    let (gateway, running, [a, _b]) = beside_an_idle_backend();
+    let answer = gateway.ask(&about("tide", 2000, "third?"));
+    assert_eq!(answer.header("x-backend-used"), Some("b"));
+    let metrics = gateway.metrics();
+    let queued = metrics.sum_where("tidegate_offers_total", "result=\"queued\"");
+    let [won, lost] = ["result=\"won\"", "result=\"lost\""]
+        .map(|result| metrics.sum_where("tidegate_cache_wait_seconds_total", result));
+    assert_eq!((won, lost > 0.0), (0.0, queued > 0.0), "{lost} s lost, {queued} queued");
+    a.open();
+    succeed([running]);
 }

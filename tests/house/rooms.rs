@@ -27,7 +27,7 @@ const FLOW: &[Room] = &[
     ("identity", &[]),
     ("ask", &["links", "time"]),
     ("outcome", &["ask", "time"]),
-    ("counters", &["ask", "outcome"]),
+    ("counters", &["ask", "outcome", "time"]),
     ("range", &[]),
     ("weight", &["range"]),
     ("budget", &["range", "time"]),
@@ -41,6 +41,8 @@ const FLOW: &[Room] = &[
     ("lru", &["links"]),
     ("prompt_blocks", &[]),
     ("prefill_rate", &["time"]),
+    ("turnover", &["time"]),
+    ("cache_waits", &["time"]),
     ("prefix_index", &["links", "lru"]),
     ("loaded_models", &["ask", "time"]),
     ("flows", &["ask", "links", "lru", "settings"]),
@@ -50,6 +52,7 @@ const FLOW: &[Room] = &[
         &[
             "ask",
             "auto_watermark",
+            "cache_waits",
             "links",
             "loaded_models",
             "prefill_rate",
@@ -57,6 +60,7 @@ const FLOW: &[Room] = &[
             "route",
             "settings",
             "time",
+            "turnover",
         ],
     ),
     ("reserve", &["ask", "settings", "time", "weight"]),
@@ -91,7 +95,7 @@ const FLOW: &[Room] = &[
             "workload",
         ],
     ),
-    ("invariant", &["ask", "auto_watermark", "controller", "queue", "reserve", "settings"]),
+    ("invariant", &["ask", "auto_watermark", "controller", "queue", "reserve", "settings", "time"]),
 ];
 
 const GATEWAY: &[Room] = &[

@@ -52,6 +52,8 @@ const STARTS_WHEN_CALM: Span = Span::from_millis(100);
 /// for the effect.
 const TOKENS_CUT: f64 = 0.95;
 const TOKENS_HOLD: Span = Span::from_secs(2);
+/// How far critical asks may exceed the bound on tokens where their prompts are cached.
+const HEADROOM: f64 = 33.0 / 32.0;
 
 /// The metrics that an engine reports, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -179,6 +181,19 @@ impl AutoState {
         let full = f64::from(self.tally.unstarted) >= self.caps.unstarted;
         let bounded = !self.is_allowed_more() && !self.knows_only_places();
         (full && bounded).then_some(AutoBound::Unstarted)
+    }
+
+    /// Whether it is open, or its tokens or unstarted asks alone close it, and by little. A
+    /// critical ask whose prompt is cached here adds hardly any; elsewhere it would add many.
+    pub(crate) fn has_headroom(&self) -> bool {
+        let Tally { unstarted, tokens, .. } = self.tally;
+        let few = f64::from(unstarted) < self.caps.unstarted + 1.0;
+        match self.closed_by() {
+            None => true,
+            Some(AutoBound::Unstarted) => few,
+            Some(AutoBound::Tokens) => few && (tokens as f64) < HEADROOM * self.caps.tokens,
+            Some(AutoBound::Slots | AutoBound::Pace) => false,
+        }
     }
 
     pub(crate) fn limits(&self, now: Time) -> AutoLimits {

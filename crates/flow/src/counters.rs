@@ -2,6 +2,7 @@
 
 use crate::ask::BANDS;
 use crate::outcome::{Eviction, Refusal};
+use crate::time::Span;
 
 /// Counts since the start. At every moment, with W waiting and F in flight:
 ///
@@ -46,6 +47,10 @@ pub struct Counters {
     pub refused_too_many_flows: u64,
     /// Refusals because the queue was full, of a flow with waiting asks.
     pub refused_queue_full: u64,
+    /// What waits for cached prompts have saved beyond their own length.
+    pub cache_wait_won: Span,
+    /// How much longer waits for cached prompts were than what they saved.
+    pub cache_wait_lost: Span,
 }
 
 // === impl Counters ===
@@ -66,6 +71,14 @@ impl Counters {
             Refusal::QueueFull => self.refused_queue_full += 1,
             _ => {}
         }
+    }
+
+    pub(crate) fn count_cache_wait(&mut self, waited: Span, saved: Span) {
+        let [won, lost] = [(saved, waited), (waited, saved)]
+            .map(|(more, less)| more.nanos().saturating_sub(less.nanos()));
+        let plus = |sum: Span, nanos| Span::from_nanos(sum.nanos().saturating_add(nanos));
+        self.cache_wait_won = plus(self.cache_wait_won, won);
+        self.cache_wait_lost = plus(self.cache_wait_lost, lost);
     }
 
     pub(crate) fn count_eviction(&mut self, reason: Eviction, band: usize) {

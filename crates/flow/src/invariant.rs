@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ask::BANDS;
+use crate::ask::{BANDS, Band};
 use crate::auto_watermark::Tally;
 use crate::controller::Controller;
 use crate::queue::asks::Phase;
@@ -15,6 +15,7 @@ use crate::queue::session_order::IDLE_MAX;
 use crate::queue::virtual_clock::HORIZON;
 use crate::reserve::InFlight;
 use crate::settings::{Bounds, Order};
+use crate::time::Span;
 
 /// The description of a broken invariant.
 pub type Violation = String;
@@ -217,10 +218,16 @@ fn heap(c: &Controller, fair_queue: &FairQueue, active: Vec<u32>) -> Result<(), 
 }
 
 /// No ask waits that could go: below the lower bound, every open pool is drained. An ask may wait
-/// for a loaded model or a cached prompt, until a moment that is noted.
+/// for a loaded model or, unless it is critical, for a cached prompt, until a moment that is noted.
 fn work_conservation(c: &Controller) -> Result<(), Violation> {
     let room = c.settings.bounds.to_dequeue();
-    if c.look_again.is_some_and(|at| at > c.clock) {
+    if c.settings.model_stay == Span::ZERO {
+        let critical = Band::Critical.index();
+        let mut domains = 0..c.domains.len() as u32;
+        let held = domains.find(|&domain| c.band_could_go(domain, critical, room, &[]));
+        require(held.is_none(), || format!("a critical ask is held in domain {held:?}"))?;
+    }
+    if c.look_again.is_some() {
         return Ok(());
     }
     for domain in 0..c.domains.len() as u32 {

@@ -52,6 +52,7 @@ pub mod aimd;
 mod ask;
 mod auto_watermark;
 pub mod budget;
+mod cache_waits;
 mod capacity;
 mod controller;
 mod counters;
@@ -77,6 +78,7 @@ pub mod start_limiter;
 mod start_time;
 mod supply;
 mod time;
+mod turnover;
 mod weight;
 mod workload;
 
@@ -105,7 +107,7 @@ pub use route::{
 };
 pub use settings::{
     Admission, Bounds, CAPACITY_MAX, Cascade, FlowClass, Hysteresis, Order, ReserveLimits,
-    Settings, StockUnit, UrgencyWeights, WorkloadLimits,
+    SLO_TTFT, Settings, StockUnit, UrgencyWeights, WorkloadLimits,
 };
 pub use supply::{BackendSupply, BackendView, MODELS_MAX};
 pub use time::{Span, Time};

@@ -4,6 +4,7 @@
 //! check again.
 
 mod hysteresis;
+mod usual;
 
 use crate::ask::{BANDS, Band};
 use crate::range::{Checked, check};
@@ -12,6 +13,7 @@ use crate::time::Span;
 use crate::weight::Weight;
 
 pub use hysteresis::Hysteresis;
+pub use usual::SLO_TTFT;
 
 /// The upper limit of the configured number of waiting asks.
 pub const CAPACITY_MAX: u32 = 1 << 24;
@@ -218,9 +220,11 @@ impl Bounds {
     }
 
     /// The room that an ask needs to leave the queue.
-    pub(crate) const fn to_dequeue(self) -> Room {
+    pub(crate) fn to_dequeue(self) -> Room {
         match self {
             Self::Auto => Room::Open,
+            // The smallest step: a backend without stock always has room.
+            Self::Fixed(hysteresis) if hysteresis.lower == 0 => Room::Below(1),
             Self::Fixed(hysteresis) => Room::Below(hysteresis.lower),
         }
     }

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ask::{BackendId, ModelId};
 use crate::links::NONE;
 use crate::prefill_rate::PrefillRate;
+use crate::time::Time;
 use backend::Trial;
 
 pub(crate) use backend::Backend;
@@ -180,10 +181,11 @@ impl Supply {
     }
 
     /// Counts a grant to a backend.
-    pub(crate) fn take(&mut self, backend: u32, band: usize, stock: u64) {
+    pub(crate) fn take(&mut self, backend: u32, band: usize, stock: u64, now: Time) {
         self.grants += 1;
         let at = &mut self.backends[backend as usize];
         let was_empty = at.stock == 0;
+        at.turnover.pass(at.in_flight_total(), now);
         at.in_flight[band] += 1;
         at.stock += stock;
         at.granted_at = self.grants;
@@ -202,8 +204,9 @@ impl Supply {
     }
 
     /// Counts the end of an ask at a backend.
-    pub(crate) fn give_back(&mut self, backend: u32, band: usize, stock: u64) {
+    pub(crate) fn give_back(&mut self, backend: u32, band: usize, stock: u64, now: Time) {
         let at = &mut self.backends[backend as usize];
+        at.turnover.ended(at.in_flight_total(), now);
         at.in_flight[band] -= 1;
         at.stock -= stock;
         if at.trial == Trial::Taken {

@@ -8,6 +8,7 @@ mod aimd;
 mod auto_watermark;
 mod bands;
 mod budget;
+mod cache_waits;
 mod caches;
 mod demand;
 mod differential;

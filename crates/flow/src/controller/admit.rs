@@ -74,8 +74,9 @@ impl Controller {
         };
         self.counters.bypassed += 1;
         self.grant(slot, route, None);
-        if self.is_reserving() {
-            // A small ask lowers the mean size, so that more asks may have room.
+        if self.is_reserving() || self.look_again.is_some() {
+            // A small ask lowers the mean size, so that more asks may have room. Asks that wait for
+            // a cache may find their prompt where this one went.
             self.dispatch(self.supply.pools[pool as usize].domain, now);
         }
         Verdict::Granted { ticket, backend: self.supply.backends[route.backend as usize].id }
@@ -193,7 +194,8 @@ impl Controller {
             return None;
         }
         let domain = self.supply.pools[checked.key.pool as usize].domain;
-        if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, room) {
+        let is_queue = self.domains[domain as usize].waiting > 0;
+        if is_queue && self.any_goes_before(checked.key, domain, room) {
             return None;
         }
         if self.is_delayed(checked, room) {
@@ -225,7 +227,8 @@ impl Controller {
         let loser = || self.loser_in_flow(checked).ok_or(Refusal::FlowFull);
         let own = full.then(loser).transpose()?;
         let hopeless = |wait| now.after(wait) > deadline;
-        if self.settings.refuse_hopeless && self.predicted_wait(key, now).is_some_and(hopeless) {
+        let is_judged = self.settings.refuse_hopeless && band != Band::Critical;
+        if is_judged && self.predicted_wait(key, now).is_some_and(hopeless) {
             return Err(Refusal::WaitTooLong);
         }
         if self.is_refused_late(checked, now) {

@@ -150,7 +150,7 @@ impl Controller {
         self.prompt_failed(slot);
         self.prompt_left(slot);
         self.leave_model(slot);
-        self.supply.give_back(from, band, stock);
+        self.supply.give_back(from, band, stock, now);
         if self.is_auto() {
             self.count_end(slot);
         }
@@ -158,7 +158,7 @@ impl Controller {
             self.limits_after_release(flow, from);
         }
         self.asks[slot].backend = to;
-        self.supply.take(to, band, stock);
+        self.supply.take(to, band, stock, now);
         self.use_model(slot);
         self.send_prompt(slot);
         if self.is_auto() {
@@ -252,7 +252,7 @@ impl Controller {
         self.prompt_left(slot);
         let AskRecord { backend, flow_queue, band, .. } = self.asks[slot];
         let stock = self.asks[slot].stock(self.settings.stock);
-        self.supply.give_back(backend, band.index(), stock);
+        self.supply.give_back(backend, band.index(), stock, self.clock);
         if self.is_auto() {
             self.count_end(slot);
         }

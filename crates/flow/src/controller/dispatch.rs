@@ -1,9 +1,10 @@
 //! Queue to backend: chooses the next ask and its backend in one step.
 
 use super::Controller;
+use super::eligibility::QueueKey;
 use super::routing::Route;
 use super::slack::{Next, NextAsk};
-use crate::ask::Band;
+use crate::ask::{BANDS, Band};
 use crate::outcome::{Event, Eviction};
 use crate::queue::asks::Phase;
 use crate::queue::flow_queue::FlowQueue;
@@ -138,6 +139,21 @@ impl Controller {
         pools.iter().any(|&pool| self.first_in_pool(pool, room, &[]).is_some())
     }
 
+    /// Whether a waiting ask goes before a new one, which then may not bypass the queue. Another
+    /// fair queue in which every ask that could leave the queue waits for a cache is passed over.
+    pub(super) fn any_goes_before(&self, new: QueueKey, domain: u32, room: Room) -> bool {
+        let pools = &self.supply.domains[domain as usize];
+        let dequeue = self.settings.bounds.to_dequeue();
+        let is_held = |&(pool, band): &FairQueueAt| {
+            (pool, band) != (new.pool, new.band.index())
+                && self.fair_queues[pool as usize][band].held_since.is_some()
+                && self.pool_first((pool, band), dequeue, &[]).is_some()
+        };
+        let all = pools.iter().flat_map(|&pool| (0..BANDS).map(move |band| (pool, band)));
+        let held: Vec<FairQueueAt> = all.filter(is_held).collect();
+        pools.iter().any(|&pool| self.first_in_pool(pool, room, &held).is_some())
+    }
+
     /// The flow queue whose turn it is in a pool, the highest band first.
     #[inline]
     fn first_in_pool(&self, pool: u32, room: Room, held: &[FairQueueAt]) -> Option<u32> {
@@ -158,7 +174,13 @@ impl Controller {
         })
     }
 
-    fn band_could_go(&self, domain: u32, band: usize, room: Room, held: &[FairQueueAt]) -> bool {
+    pub(crate) fn band_could_go(
+        &self,
+        domain: u32,
+        band: usize,
+        room: Room,
+        held: &[FairQueueAt],
+    ) -> bool {
         let pools = &self.supply.domains[domain as usize];
         pools.iter().any(|&pool| self.pool_first((pool, band), room, held).is_some())
     }
@@ -189,7 +211,7 @@ impl Controller {
         if !active {
             self.note_spare_room(at, backend);
         }
-        self.supply.take(backend, band.index(), stock);
+        self.supply.take(backend, band.index(), stock, self.clock);
         self.use_model(slot);
         self.send_prompt(slot);
         if self.is_auto() {

@@ -77,6 +77,10 @@ impl Controller {
         if self.flow_queues[flow_queue].waiting == 0 {
             self.deactivate(flow_queue);
         }
+        // It may have been the one for which others waited.
+        if self.fair_queue_of(flow_queue).held_since.is_some() {
+            self.look_again_at(self.clock);
+        }
     }
 
     /// Takes an ask out of its flow queue and out of every count of waiting asks. The flow queue

@@ -4,6 +4,7 @@
 use super::Controller;
 use super::admit::CheckedAsk;
 use super::eligibility::QueueKey;
+use crate::ask::Band;
 use crate::outcome::RequeuePosition;
 use crate::queue::asks::{Limit, Wanted};
 use crate::queue::flow_queue::FlowQueue;
@@ -58,10 +59,12 @@ impl Controller {
 
     /// When the wait of an ask ends. At its own deadline a client leaves, so an ask that is granted
     /// less than the usual time to first token before it would be wasted work. A time to live says
-    /// nothing about the client, so it stays. Nor does an ask without an objective leave earlier.
+    /// nothing about the client, so it stays. Nor does an ask without an objective leave earlier,
+    /// or a critical one: the usual time is a guess.
     pub(super) fn wait_ends(&self, checked: &CheckedAsk<'_>) -> Time {
         match checked.limit {
             _ if checked.wanted.always_fresh => checked.deadline,
+            _ if checked.key.band == Band::Critical => checked.deadline,
             Limit::Ttl => checked.deadline,
             Limit::Client => checked.deadline.before(self.start_time(checked.key.pool).mean()),
         }
@@ -91,10 +94,12 @@ impl Controller {
             && is_late_behind(fresh.less(ordered.wanted_after(wanted.by, &self.asks)))
     }
 
-    /// Whether the overload lasts in the fair queue of a flow queue.
-    pub(super) fn overload_lasts(&mut self, flow_queue: u32, now: Time) -> bool {
-        let after = self.settings.overload_after;
-        self.fair_queue_of(flow_queue).overload.lasts(after, now)
+    /// Whether the overload lasts in the fair queue of a flow queue, so that late asks are not
+    /// served. Critical asks are, however late.
+    pub(super) fn overload_lasts(&self, flow_queue: u32, now: Time) -> bool {
+        let FlowQueue { pool, band, .. } = self.flow_queues[flow_queue];
+        let overload = &self.fair_queues[pool as usize][band.index()].overload;
+        band != Band::Critical && overload.lasts(self.settings.overload_after, now)
     }
 
     /// The predicted time until these asks of a flow have been served, and one more of them.

@@ -5,6 +5,7 @@
 //! `cache_reorder`. Nothing of it is kept while `cache_tokens` is 0.
 
 use super::Controller;
+use super::delays::CacheWait;
 use crate::ask::{Ask, COST_MAX, Ticket};
 use crate::outcome::{Misuse, Verdict};
 use crate::prompt_blocks::PromptBlocks;
@@ -31,8 +32,8 @@ pub(crate) struct AskPrompt {
     ahead: u32,
     /// How many later asks of its flow queue went before it.
     pub(crate) passed: u32,
-    /// Since when it has been the first ask of its flow queue.
-    pub(crate) first_since: Option<Time>,
+    /// While it waits for a cache, and could go elsewhere.
+    pub(crate) awaits: Option<CacheWait>,
 }
 
 /// What routing knows about an ask.
@@ -113,6 +114,7 @@ impl Controller {
 
     /// Forgets the prompt of an ask that has ended.
     pub(super) fn forget_prompt(&mut self, slot: u32) {
+        self.end_cache_wait(slot, 0);
         if let Some(kept) = self.prompts.get_mut(slot as usize) {
             *kept = AskPrompt::default();
         }
@@ -132,6 +134,7 @@ impl Controller {
         let seen = record.streamed || self.settings.bounds == Bounds::Auto;
         kept.uncomputed = if seen { capped(record.prompt() - cached) } else { 0 };
         backend.uncomputed += u64::from(kept.uncomputed);
+        self.end_cache_wait(slot, cached);
     }
 
     /// Takes the prompt of an ask out of the count of its backend: it has been computed, or the ask

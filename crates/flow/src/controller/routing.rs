@@ -5,7 +5,7 @@
 
 use super::Controller;
 use super::prompts::RouteInput;
-use crate::ask::{Ask, ModelId, Ticket};
+use crate::ask::{Ask, Band, ModelId, Ticket};
 use crate::queue::asks::Phase;
 use crate::route::{Candidate, RouteChoice, RoutePreference, RouteReason, choose};
 use crate::settings::{Bounds, Room, StockUnit};
@@ -55,7 +55,33 @@ impl Controller {
             return usable.then_some(Route { backend: only, choice: None });
         }
         let usable = |&at: &u32| self.is_usable(at, flow, model, room);
-        self.choose_among(members, model, usable, input())
+        let input = input();
+        let warmer = self.warmer_for_critical((flow, model), members, usable, &input);
+        let usable = |at: &u32| usable(at) || warmer.contains(at);
+        self.choose_among(members, model, usable, input)
+    }
+
+    /// Where a critical ask that could go elsewhere finds more of its prompt cached, under `auto`:
+    /// at backends that are closed, but have headroom.
+    fn warmer_for_critical(
+        &self,
+        (flow, model): (u32, ModelId),
+        members: &[u32],
+        usable: impl Fn(&u32) -> bool,
+        input: &RouteInput<'_>,
+    ) -> Vec<u32> {
+        let is_critical = input.preference.band == Band::Critical && !input.blocks.is_empty();
+        if !is_critical || self.settings.bounds != Bounds::Auto || self.flows[flow].limited {
+            return Vec::new();
+        }
+        let backend = |at: u32| &self.supply.backends[at as usize];
+        let held = |at: &u32| backend(*at).prefixes.held_of(input.blocks.hashes());
+        let Some(most) = members.iter().filter(|at| usable(at)).map(held).max() else {
+            return Vec::new();
+        };
+        let has_headroom = |at: u32| backend(at).ready && backend(at).auto.has_headroom();
+        let is_warmer = |&at: &u32| has_headroom(at) && !self.defers(at, model) && held(&at) > most;
+        members.iter().copied().filter(is_warmer).collect()
     }
 
     /// Whether a backend has room for an ask of a flow, and takes its model now.

@@ -6,6 +6,7 @@
 //! passed by few others at most. `docs/FLOW.md` section 17 has the bounds.
 
 use super::Controller;
+use super::delays::Delay;
 use super::models::Turn;
 use crate::queue::flow_queue::FlowQueue;
 use crate::settings::Settings;
@@ -74,9 +75,9 @@ impl Controller {
     #[inline(never)]
     fn next_cached(&mut self, next: NextAsk, now: Time) -> Next {
         let NextAsk { flow_queue: turn, slot, .. } = next;
-        self.is_first_from(slot, now);
         let delay = self.delay_of(slot, now);
         // An ask that is delayed goes after all others.
+        delay.into_iter().for_each(|delay| self.put_off(slot, delay));
         let cached = delay.is_none().then(|| self.cached_at_free_place(turn, slot));
         let mut best = Best { next, cached, passes: Vec::new() };
         let within = self.within_slack(turn, self.settings.cache_slack);
@@ -86,8 +87,7 @@ impl Controller {
         for flow_queue in within {
             self.look_for_cached(flow_queue, count, now, &mut best);
         }
-        if let Some(delay) = delay.filter(|_| best.cached.is_none()) {
-            self.look_again_at(delay);
+        if best.cached.is_none() {
             self.fair_queue_of(turn).held_since.get_or_insert(now);
             return Next::Held;
         }
@@ -100,6 +100,12 @@ impl Controller {
         let least = self.flow_queues[turn].tag;
         let overtaken = (best.next.flow_queue != turn).then_some(least);
         Next::Goes(NextAsk { overtaken, ..best.next })
+    }
+
+    /// The turn of an ask has come, and it waits for a cache.
+    fn put_off(&mut self, slot: u32, delay: Delay) {
+        self.begins_cache_wait(slot, delay.wait);
+        self.look_again_at(delay.until);
     }
 
     /// Whether asks are chosen for their cached prompts at all.
@@ -133,7 +139,6 @@ impl Controller {
         if line.first() != Some(&first) {
             line = vec![first];
         }
-        self.is_first_from(first, now);
         let mut passed_most = 0;
         for (at, &slot) in line.iter().enumerate() {
             if at > 0 && passed_most >= self.settings.cache_reorder {
@@ -147,7 +152,7 @@ impl Controller {
                 continue;
             }
             match self.delay_of(slot, now) {
-                Some(until) if at == 0 => self.look_again_at(until),
+                Some(delay) if at == 0 => self.put_off(slot, delay),
                 Some(_) => {}
                 None => {
                     let next = NextAsk { flow_queue, slot, overtaken: None };

@@ -27,7 +27,8 @@ impl Hysteresis {
         Self::between(watermark * (1.0 - deviation), watermark, watermark * (1.0 + deviation))
     }
 
-    /// Explicit bounds: `0 < lower <= watermark <= upper`.
+    /// Explicit bounds: `0 <= lower <= watermark <= upper`. With a lower bound of 0 an ask leaves
+    /// the queue when a backend has no stock.
     pub fn between(lower: f64, watermark: f64, upper: f64) -> Checked<Self> {
         let most = 1e9;
         check(
@@ -36,9 +37,8 @@ impl Hysteresis {
             watermark,
             "0 to 1e9",
         )?;
-        // Below the smallest step of the fixed point no ask could ever leave the queue.
-        let low = lower * Self::ONE as f64 >= 1.0 && lower <= watermark;
-        check(low, "lower_bound_per_backend", lower, "more than 0, up to the watermark")?;
+        let low = (0.0..=watermark).contains(&lower);
+        check(low, "lower_bound_per_backend", lower, "0 up to the watermark")?;
         let high = (watermark..=most).contains(&upper);
         check(high, "upper_bound_per_backend", upper, "the watermark to 1e9")?;
         let fixed = |bound: f64| (bound * Self::ONE as f64) as u64;

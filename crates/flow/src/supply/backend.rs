@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use crate::ask::{BANDS, BackendId, ModelId};
 use crate::auto_watermark::{AutoLimits, AutoState};
+use crate::cache_waits::CacheWaits;
 use crate::loaded_models::LoadedModels;
 use crate::prefill_rate::PrefillRate;
 use crate::prefix_index::PrefixIndex;
 use crate::route::BackendTraits;
 use crate::time::Time;
+use crate::turnover::Turnover;
 
 /// The caller's description of one backend.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +76,9 @@ pub(crate) struct Backend {
     pub(crate) uncomputed: u64,
     pub(crate) prefill_rate: PrefillRate,
     pub(crate) loaded: LoadedModels,
+    /// How soon a place comes free, and what waiting for one because of its cache has won.
+    pub(crate) turnover: Turnover,
+    pub(crate) cache_waits: CacheWaits,
     /// Whether the caller listed it as ready, paused or not; whether paused; and its trial.
     pub(super) up: bool,
     pub(super) paused: bool,
@@ -137,6 +142,8 @@ impl Backend {
             uncomputed: 0,
             prefill_rate: PrefillRate::default(),
             loaded: LoadedModels::default(),
+            turnover: Turnover::default(),
+            cache_waits: CacheWaits::default(),
             up: false,
             paused: false,
             trial: Trial::Passed,

@@ -201,6 +201,7 @@ impl Run {
     }
 
     fn ready(&mut self, changes: &[(crate::BackendId, bool)], now: Time) {
+        self.reference.advance(now);
         for &(id, ready) in changes {
             self.reference.ready(id, ready);
             let mut listed = self.supply.iter_mut();

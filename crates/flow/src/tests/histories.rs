@@ -73,6 +73,9 @@ fn settings(choice: u64) -> Settings {
         classes: vec![class],
         idle_flows_max: 3,
         cache_tokens: [0, 640, 100_000][choice as usize % 3],
+        cache_slack: [0, 40][choice as usize / 3 % 2],
+        cache_reorder: [0, 2, 256][choice as usize / 6 % 3],
+        cache_delay: Span::from_millis([0, 60, 3000][choice as usize / 18 % 3]),
         ..Settings::default()
     }
 }
@@ -88,6 +91,7 @@ fn backends(choice: u64) -> Vec<BackendSupply> {
     let shape = shapes[choice as usize % 5].iter().enumerate();
     let listed = shape.map(|(id, models)| BackendSupply {
         ready: choice >> (4 + id) & 1 == 0,
+        places: [None, Some(1), Some(3)][(choice >> (8 + id)) as usize % 3],
         ..backend(id as u32, models)
     });
     listed.collect()
@@ -100,8 +104,10 @@ impl History {
         let plain = choice.is_multiple_of(2);
         let (settings, listed) = if plain {
             let settings = settings(choice / 2 % 3 * 11);
-            let settings = Settings { order: Order::Fifo, cascade: Cascade::Strict, ..settings };
-            (settings, vec![backend(0, &[0, 1, 2])])
+            let plain = Settings { order: Order::Fifo, cascade: Cascade::Strict, ..settings };
+            let settings = Settings { cache_slack: 0, cache_reorder: 0, ..plain };
+            let places = [None, Some(1), Some(3)][choice as usize / 198 % 3];
+            (settings, vec![BackendSupply { places, ..backend(0, &[0, 1, 2]) }])
         } else {
             (settings(choice / 2), backends(choice / 16))
         };

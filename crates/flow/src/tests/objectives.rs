@@ -262,8 +262,12 @@ struct LastMinute {
 /// Serves one ask each 100 ms for `secs` seconds while 15 asks a second arrive, from so many flows
 /// in turn.
 fn overload(fixture: &mut Fixture, secs: u64, flows: u64) -> LastMinute {
+    overload_of(fixture, Band::Normal, secs, flows)
+}
+
+fn overload_of(fixture: &mut Fixture, band: Band, secs: u64, flows: u64) -> LastMinute {
     let mut running = fixture.start("flow 0");
-    fixture.fill("flow 0", Band::Normal, 2);
+    fixture.fill("flow 0", band, 2);
     let (mut last, mut sent) = (LastMinute::default(), 0);
     for step in 0..secs * 10 {
         let counts = step + 600 >= secs * 10;
@@ -284,7 +288,7 @@ fn overload(fixture: &mut Fixture, secs: u64, flows: u64) -> LastMinute {
         for _ in 0..1 + step % 2 {
             sent += 1;
             let flow = format!("flow {}", sent % flows);
-            if let Verdict::Refused { reason, .. } = fixture.send(&flow, Band::Normal) {
+            if let Verdict::Refused { reason, .. } = fixture.send(&flow, band) {
                 assert_eq!(reason, Refusal::WaitTooLong);
                 last.refused += usize::from(counts);
             }
@@ -331,6 +335,54 @@ fn o03_in_a_lasting_overload_many_small_flows_are_served_in_time() {
     let LastMinute { waits, .. } = overload(&mut fixture, 300, 40);
     assert!(in_time(&waits), "{waits:?}");
     assert!((570..=601).contains(&waits.len()), "the server is busy: {}", waits.len());
+}
+
+/// P07: no prediction refuses a critical ask, and none is evicted because it is late. In the same
+/// overload asks of other bands are.
+#[test]
+fn p07_a_critical_ask_is_never_refused_or_evicted_for_being_late() {
+    for (band, spared, many) in [(Band::Critical, true, 40), (Band::High, false, 1)] {
+        for flows in [1, many] {
+            let settings = Settings { refuse_hopeless: flows == 1, ..two_seconds() };
+            let mut fixture = Fixture::new(settings, 1);
+            let last = overload_of(&mut fixture, band, 300, flows);
+            let LastMinute { refused, late, expired, .. } = last;
+            let what = format!("{band:?}, {flows} flows: {refused}, {late} and {expired}");
+            assert_eq!(refused + late == 0, spared, "{what}");
+            assert!((570..=601).contains(&last.waits.len()), "the server is busy");
+            if spared {
+                assert!(last.expired > 270, "only the time to live ends a wait");
+            }
+        }
+    }
+}
+
+/// P07: a critical ask waits until its client leaves, however near that is.
+#[test]
+fn p07_a_critical_ask_waits_until_the_deadline_of_its_client() {
+    let mut fixture = Fixture::new(two_seconds(), 1);
+    for _ in 0..20 {
+        let ticket = fixture.start("flow");
+        fixture.pass(Span::from_secs(1));
+        fixture.gate.started(ticket, fixture.now).unwrap();
+        fixture.settle(ticket, 1);
+    }
+    fixture.start("flow");
+    for millis in [900, 3000] {
+        let deadline = Some(fixture.now.after(Span::from_millis(millis)));
+        let ask = Ask { deadline, band: Band::Critical, ..fixture.ask("flow") };
+        let waiting = queue(&mut fixture, ask);
+        fixture.pass(Span::from_millis(millis - 1));
+        assert!(fixture.events.is_empty(), "{:?}", fixture.events);
+        // A deadline is noticed within a millisecond.
+        fixture.pass(Span::from_millis(3));
+        let ends = std::mem::take(&mut fixture.events);
+        let is_end = |event: &Event| {
+            matches!(event, Event::Evicted { ticket, reason, .. }
+                if (*ticket, *reason) == (waiting, Eviction::DeadlineExceeded))
+        };
+        assert!(ends.iter().any(is_end), "{ends:?}");
+    }
 }
 
 /// An overload of less than three minutes may be a burst: every ask waits, and late ones are

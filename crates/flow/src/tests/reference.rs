@@ -3,9 +3,10 @@
 //! Lists and scans only: no heap, no wheel, no links, no fixed width. It returns what the
 //! controller must return, except predicted waits. Sets of backends and settings are constant.
 //!
-//! `caches` has what backends have cached, `fair` virtual time, `place` the backends, `reserve` the
-//! kept places, `sessions` the sessions of a flow queue, `registry` the workloads; `admission`
-//! decides which asks may wait, `dispatch` which ask goes; `history` draws the events of a run.
+//! `caches` has what backends have cached, `waits` who waits for it, `fair` virtual time, `place`
+//! the backends, `reserve` the kept places, `sessions` the sessions of a flow queue, `registry` the
+//! workloads; `admission` decides which asks may wait, `dispatch` which ask goes; `history` draws
+//! the events of a run.
 
 mod admission;
 mod caches;
@@ -16,6 +17,7 @@ mod place;
 mod registry;
 mod reserve;
 mod sessions;
+mod waits;
 
 use crate::ask::{Ask, BANDS, BackendId, Band, COST_MAX, FlowId, ModelId, Usage, WorkloadId};
 use crate::counters::Counters;
@@ -149,6 +151,10 @@ pub(super) struct Reference {
     fair_queues: Vec<[VirtualClock; BANDS]>,
     /// By pool, then by band.
     overloads: Vec<[Overload; BANDS]>,
+    /// By pool, then by band: since when all asks that could go have waited for a cache.
+    held_since: Vec<[Option<Time>; BANDS]>,
+    /// When asks that wait may go, though nothing else happens.
+    look_again: Option<Time>,
     /// By pool.
     logs: Vec<reserve::PoolLog>,
     levels: Vec<Levels>,
@@ -177,6 +183,8 @@ impl Reference {
             places: Places::new(supply),
             fair_queues: Vec::new(),
             overloads: Vec::new(),
+            held_since: Vec::new(),
+            look_again: None,
             logs: Vec::new(),
             levels: Vec::new(),
             sessions: Sessions::default(),
@@ -192,6 +200,7 @@ impl Reference {
     fn fit(&mut self) {
         self.fair_queues.resize_with(self.places.pools.len(), Default::default);
         self.overloads.resize_with(self.places.pools.len(), Default::default);
+        self.held_since.resize_with(self.places.pools.len(), Default::default);
         self.logs.resize_with(self.places.pools.len(), Default::default);
         for (levels, pools) in self.levels.iter_mut().zip(&self.places.domains) {
             levels.bands.resize(BANDS);
@@ -199,8 +208,11 @@ impl Reference {
         }
     }
 
-    fn advance(&mut self, now: Time) {
+    pub(super) fn advance(&mut self, now: Time) {
         self.clock = self.clock.max(now);
+        if self.look_again.take_if(|at| *at <= self.clock).is_some() {
+            self.dispatch_all();
+        }
     }
 
     fn next(&mut self) -> u64 {
@@ -410,7 +422,8 @@ impl Reference {
     /// The latest moment at which the controller may want to be woken.
     pub(super) fn next_wake(&self) -> Option<u64> {
         let due = self.waiting().map(|at| self.due(at)).min();
-        due.map(|tick| tick.saturating_mul(TICK).max(self.clock.nanos()))
+        let due = due.map(|tick| tick.saturating_mul(TICK).max(self.clock.nanos()));
+        due.into_iter().chain(self.look_again.map(Time::nanos)).min()
     }
 
     pub(super) fn close(&mut self, now: Time) {

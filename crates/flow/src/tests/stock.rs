@@ -52,8 +52,32 @@ fn c02_impossible_bounds_are_refused() {
     assert_eq!(name(Hysteresis::around(0.0, 0.1)), "watermark_per_backend");
     assert_eq!(name(Hysteresis::around(f64::INFINITY, 0.1)), "watermark_per_backend");
     assert_eq!(name(Hysteresis::between(3.0, 2.0, 4.0)), "lower_bound_per_backend");
-    assert_eq!(name(Hysteresis::between(0.0, 2.0, 4.0)), "lower_bound_per_backend");
+    assert_eq!(name(Hysteresis::between(-0.1, 2.0, 4.0)), "lower_bound_per_backend");
+    assert_eq!(name(Hysteresis::between(f64::NAN, 2.0, 4.0)), "lower_bound_per_backend");
     assert_eq!(name(Hysteresis::between(1.0, 2.0, 1.5)), "upper_bound_per_backend");
+}
+
+/// C02: with a lower bound of 0 the source would never let a waiting ask go. Here one goes whenever
+/// a backend has no stock.
+#[test]
+fn c02_a_lower_bound_of_zero_waits_for_an_idle_backend() {
+    for stock in [StockUnit::Requests, StockUnit::Tokens] {
+        let bounds = Hysteresis::between(0.0, 2.0, 2.0).unwrap().into();
+        let mut fixture = Fixture::new(Settings { bounds, stock, ..Settings::default() }, 2);
+        assert_eq!(fixture.gate.bounds(MODEL), [0.0, 4.0, 4.0]);
+        let running: Vec<_> = (0..4).map(|_| fixture.start("flow")).collect();
+        let waiting: Vec<_> = (0..4).map(|_| fixture.queue("flow", Band::Normal)).collect();
+        let mut order = Vec::new();
+        for ticket in running {
+            fixture.settle(ticket, 1);
+            order.extend(fixture.granted());
+            assert!(fixture.gate.in_flight() <= 4);
+        }
+        assert!(!order.is_empty(), "{stock:?}: an idle backend takes an ask");
+        let rest = fixture.run_dry(order.clone());
+        order.extend(rest);
+        assert_eq!(order, waiting, "{stock:?}: none stays");
+    }
 }
 
 /// C01: stock goes up on grant only and down on completion only, however the ask ends.

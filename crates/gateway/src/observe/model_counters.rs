@@ -12,7 +12,7 @@ use flow::{BANDS, Span};
 use super::Record;
 use super::histogram::Histogram;
 use super::labels::NONE;
-use super::outcome::{self, OUTCOMES};
+use super::outcome::{self, OUTCOMES, PUSH_ERRORS};
 use super::size_histogram::SizeHistogram;
 use super::traces::TraceId;
 
@@ -34,6 +34,9 @@ pub(super) struct ModelCounters {
     pub(super) bypassed: AtomicU64,
     /// Ended by the client while waiting, and while at a backend.
     pub(super) cancelled: [AtomicU64; 2],
+    /// Those that could not be queued, by [`PUSH_ERRORS`]. One that had been queued and left the
+    /// queue for the same reason is not among them.
+    pub(super) push_errors: [AtomicU64; PUSH_ERRORS.len()],
     pub(super) retries: AtomicU64,
     /// Responses whose first byte came after their objective.
     pub(super) late: AtomicU64,
@@ -85,7 +88,7 @@ impl ModelCounters {
             Some(waited) => {
                 self.queue_latency[band][usize::from(record.waited_well())].add(waited);
             }
-            None => {}
+            None => self.count_push_error(record.outcome),
         }
         if outcome::is_cancel(record.outcome) {
             self.cancelled[usize::from(record.attempts > 0)].fetch_add(1, Relaxed);
@@ -116,6 +119,12 @@ impl ModelCounters {
             let each = span.nanos().checked_div(tokens);
             each.iter().for_each(|&nanos| histogram.add(Span::from_nanos(nanos)));
         }
+    }
+
+    /// A request without a wait has ended: its outcome may be that it could not wait.
+    fn count_push_error(&self, outcome: &str) {
+        let at = PUSH_ERRORS.iter().position(|&error| error == outcome);
+        at.into_iter().for_each(|at| _ = self.push_errors[at].fetch_add(1, Relaxed));
     }
 
     /// Names the trace of a request that was counted.

@@ -82,7 +82,7 @@ fn two_runs_give_the_same_bytes() {
     };
     assert_eq!(pictures(&one), pictures(&other));
     let names: Vec<String> = pictures(&one).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["direct", "ours-tokens-auto", "policies"]);
+    assert_eq!(names, ["direct", "ours-requests-auto", "policies"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The policies of a scenario.
 
-use flow::{BANDS, Band, FlowClass, Hysteresis, ReserveLimits, Settings, Span};
+use flow::{FlowClass, Hysteresis, ReserveLimits, Settings, Span};
 
 use super::ScenarioError;
 use crate::autoscaler::ScaleSignal;
@@ -30,9 +30,9 @@ pub struct PolicyConfig {
     pub reserve: ReserveLimits,
     /// How long a request may wait.
     pub ttl: Span,
-    /// The wanted time to the first token of all bands but best-effort; without one, requests wait
-    /// in order of arrival.
-    pub objective: Option<Span>,
+    /// The wanted time to the first token of all bands but best-effort; [`Span::FOREVER`] lets
+    /// requests wait in order of arrival.
+    pub objective: Span,
     /// The tokens that each engine is believed to have in its prefix cache; 0 for no index of them.
     pub cache_tokens: u64,
     /// How far a flow may go ahead of its turn for a cached prompt, in the unit of cost.
@@ -102,13 +102,13 @@ impl PolicyConfig {
             pace_max: self.pace,
             slo_tpot: self.slo_tpot,
             reserve: self.reserve,
-            objectives: self.objectives(),
+            objectives: Settings::objectives(self.objective),
             cache_tokens: self.cache_tokens,
             cache_slack: self.cache_slack,
             cache_reorder: self.cache_reorder,
             cache_delay: self.cache_delay,
             default_class: FlowClass { capacity: flow_capacity, ttl, ..FlowClass::default() },
-            ..Settings::default()
+            ..Settings::usual()
         };
         if let Some(watermark) = watermark {
             let fixed = Hysteresis::limit(watermark)
@@ -116,12 +116,5 @@ impl PolicyConfig {
             settings.bounds = fixed.into();
         }
         Ok(settings)
-    }
-
-    /// By band, as the gateway has them by default.
-    fn objectives(&self) -> [Span; BANDS] {
-        let mut objectives = [self.objective.unwrap_or(Span::FOREVER); BANDS];
-        objectives[Band::BestEffort as usize] = Span::FOREVER;
-        objectives
     }
 }

@@ -25,7 +25,7 @@ impl Reference {
             self.registry.arrived(workload, self.clock);
         }
         self.note_arrival(flow_queue);
-        if let Some(backend) = self.bypass(flow_queue) {
+        if let Some(backend) = self.bypass(&record) {
             let at = self.admit(record);
             self.counters.bypassed += 1;
             let at_once = u32::from(self.has_spare_room(backend));
@@ -111,16 +111,19 @@ impl Reference {
         self.asks.len() - 1
     }
 
-    fn bypass(&self, flow_queue: usize) -> Option<usize> {
+    fn bypass(&self, ask: &Record) -> Option<usize> {
+        let flow_queue = ask.flow_queue;
         let Room::Below(bound) = self.settings.bounds.to_bypass() else { return None };
         let (flow, pool) = (self.flow_queues[flow_queue].flow, self.flow_queues[flow_queue].pool);
         let domain = self.places.domain_of(pool);
         let others = (0..self.flow_queues.len()).any(|at| {
-            self.places.domain_of(self.flow_queues[at].pool) == domain && self.could_go(at, bound)
+            self.places.domain_of(self.flow_queues[at].pool) == domain
+                && self.could_go(at, bound)
+                && !self.is_held_beside(flow_queue, at)
         });
         let open = self.places.is_open(pool, bound);
         let kept = !self.reserve_allows(flow_queue, bound);
-        if others || !open || kept || self.is_at_limit(flow) {
+        if others || !open || kept || self.is_at_limit(flow) || self.is_delayed(ask, bound) {
             return None;
         }
         self.choose_backend(flow_queue, bound, &self.offered_prompt())
@@ -133,11 +136,12 @@ impl Reference {
         4 * stock <= 3 * u128::from(bound)
     }
 
-    /// Asks have waited for long, and grants go to fresh asks.
+    /// Asks have waited for long, and grants go to fresh asks. Critical asks are served late, too.
     pub(super) fn overload_lasts(&self, at: usize) -> bool {
         let FlowQueue { pool, band, .. } = self.flow_queues[at];
         let overload = &self.overloads[pool][band.index()];
-        self.clock.since(overload.since) >= self.settings.overload_after
+        band != Band::Critical
+            && self.clock.since(overload.since) >= self.settings.overload_after
             && overload.fresh_share >= 0.25
     }
 
@@ -156,6 +160,7 @@ impl Reference {
         if self.fair_queue_is_empty(at) {
             let overload = &mut self.overloads[pool][band.index()];
             (overload.emptied, overload.at_once) = (self.clock, 0);
+            self.held_since[pool][band.index()] = None;
         }
     }
 
@@ -337,6 +342,7 @@ impl Reference {
     /// Ends a wait without a grant.
     pub(super) fn withdraw(&mut self, at: usize) {
         self.stop_waiting(at);
+        self.end_cache_wait(at, 0);
         self.end(at);
     }
 
@@ -352,6 +358,10 @@ impl Reference {
             self.leave(flow_queue);
         }
         self.settle_levels(domain);
+        let FlowQueue { pool, band, .. } = self.flow_queues[flow_queue];
+        if self.held_since[pool][band.index()].is_some() {
+            self.look_again_at(self.clock);
+        }
     }
 
     /// An ask is over.

@@ -23,12 +23,14 @@ pub(super) struct Prompt {
     uncomputed: u64,
     /// Its tokens that were expected to be cached.
     expected: u64,
+    /// Since when it waits for a cache, while it could go elsewhere.
+    pub(super) awaits: Option<super::waits::CacheWait>,
 }
 
 // === impl Cache ===
 
 impl Cache {
-    fn held_of(&self, prompt: &PromptBlocks) -> usize {
+    pub(super) fn held_of(&self, prompt: &PromptBlocks) -> usize {
         // A search by halves. After a failure there may be gaps, and this may step over them.
         let holds = |hash: &u64| self.blocks.contains(hash);
         if prompt.hashes().first().is_some_and(holds) {
@@ -62,7 +64,7 @@ impl Reference {
         Prompt { blocks, tokens, ..Prompt::default() }
     }
 
-    fn cached_at(&self, backend: usize, prompt: &Prompt) -> u64 {
+    pub(super) fn cached_at(&self, backend: usize, prompt: &Prompt) -> u64 {
         let held = self.places.backends[backend].cache.held_of(&prompt.blocks);
         prompt.blocks.tokens_of(held, prompt.tokens)
     }
@@ -84,36 +86,52 @@ impl Reference {
     }
 
     /// The ask that goes, and the tag of the flow queue whose turn it is, if that is another one.
+    /// There is none if all wait for a cache.
     pub(super) fn next_ask(
         &mut self,
         turn: usize,
         able: &[usize],
         bound: u64,
-    ) -> (usize, Option<i128>) {
+    ) -> Option<(usize, Option<i128>)> {
         let first = self.first_ask_of(turn);
         if self.settings.cache_slack == 0 && self.settings.cache_reorder == 0 {
-            return (first, None);
+            return Some((first, None));
         }
         let within = self.within_slack(turn, able);
-        let mut best = first;
-        let mut passed = Vec::new();
+        let mut best = (first, Vec::new());
+        let mut known = Some(self.most_cached(first, bound));
+        if let Some(delay) = self.delay_of(first) {
+            self.put_off(first, delay);
+            known = None;
+        }
         for &flow_queue in &within {
             let line = self.next_asks_of(flow_queue, (256 / within.len()).max(1));
             let allowed = (0..line.len()).filter(|&at| self.may_pass(&line[..at]));
             for at in allowed.collect::<Vec<_>>() {
-                let known = self.most_cached(best, bound);
-                let is_better = self.most_cached(line[at], bound) > known + known / 16;
-                (best, passed) = match is_better {
-                    true => (line[at], line[..at].to_vec()),
-                    false => (best, passed),
-                };
+                let cached = self.most_cached(line[at], bound);
+                if known.is_some_and(|known| cached <= known + known / 16) {
+                    continue;
+                }
+                match self.delay_of(line[at]) {
+                    None => (best, known) = ((line[at], line[..at].to_vec()), Some(cached)),
+                    Some(delay) if at == 0 => self.put_off(line[at], delay),
+                    Some(_) => {}
+                }
             }
         }
+        let FlowQueue { pool, band, tag, .. } = self.flow_queues[turn];
+        let held_since = &mut self.held_since[pool][band.index()];
+        if known.is_none() {
+            held_since.get_or_insert(self.clock);
+            return None;
+        }
+        *held_since = None;
+        let (best, passed) = best;
         for ask in passed {
             self.asks[ask].prompt.passed += 1;
         }
         let other = self.asks[best].flow_queue != turn;
-        (best, other.then(|| self.flow_queues[turn].tag.expect("an active flow queue has a tag")))
+        Some((best, other.then(|| tag.expect("an active flow queue has a tag"))))
     }
 
     /// The flow queues that may go, the one whose turn it is first.
@@ -160,6 +178,7 @@ impl Reference {
         prompt.expected = cached;
         cache.enter(&prompt.blocks, capacity);
         cache.uncomputed += prompt.uncomputed;
+        self.end_cache_wait(at, cached);
     }
 
     /// Takes what is expected to be cached out of the charge of an ask that was granted.

@@ -201,17 +201,23 @@ impl Reference {
 
     pub(super) fn dispatch(&mut self, domain: usize) {
         let Room::Below(bound) = self.settings.bounds.to_dequeue() else { return };
+        let mut held = Vec::new();
         loop {
             let mut able = (0..self.flow_queues.len()).collect::<Vec<_>>();
             able.retain(|&at| {
-                self.places.domains[domain].contains(&self.flow_queues[at].pool)
+                let FlowQueue { pool, band, .. } = self.flow_queues[at];
+                self.places.domains[domain].contains(&pool)
                     && self.could_go(at, bound)
+                    && !held.contains(&(pool, band))
             });
             if able.is_empty() {
                 return;
             }
             let turn = self.next_flow_queue(domain, &able);
-            let (at, overtaken) = self.next_ask(turn, &able, bound);
+            let Some((at, overtaken)) = self.next_ask(turn, &able, bound) else {
+                held.push((self.flow_queues[turn].pool, self.flow_queues[turn].band));
+                continue;
+            };
             let flow_queue = self.asks[at].flow_queue;
             if self.asks[at].deadline <= self.clock {
                 self.expire(at);
@@ -374,6 +380,7 @@ impl Reference {
         self.asks[at].backend = Some(backend);
         self.asks[at].waits = false;
         let there = &mut self.places.backends[backend];
+        there.changes(false, self.clock);
         there.in_flight[band] += 1;
         there.stock += stock;
         there.granted_at = granted_at;
@@ -478,6 +485,7 @@ impl Reference {
         let (band, flow) = (self.band_of(&self.asks[at]).index(), self.flow_of(&self.asks[at]));
         let stock = self.stock_of(at);
         let backend = self.asks[at].backend.take().expect("only asks in flight are released");
+        self.places.backends[backend].changes(true, self.clock);
         self.places.backends[backend].in_flight[band] -= 1;
         self.places.backends[backend].stock -= stock;
         self.prompt_left(at, backend, false);

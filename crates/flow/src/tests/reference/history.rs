@@ -175,7 +175,7 @@ impl Random {
             cache_tokens: self.pick(&[0, 0, 640, 1_000_000]),
             cache_slack: self.pick(&[0, 1, 100, 10_000_000]),
             cache_reorder: self.pick(&[0, 1, 3, 1000]),
-            // The reference does not wait for a cache.
+            // The reference looks at waiting asks more often than the controller.
             cache_delay: Span::ZERO,
             charge_cached: self.pick(&[true, false]),
             // No backend reports its loaded models, so these change nothing.

@@ -1,6 +1,7 @@
 //! Backends, the sets of them that models need, and which sets touch.
 
 use super::caches::Cache;
+use super::waits::Waits;
 use crate::ask::{BANDS, BackendId, ModelId};
 use crate::settings::Hysteresis;
 use crate::supply::BackendSupply;
@@ -13,6 +14,7 @@ pub(in crate::tests) struct Backend {
     pub(in crate::tests) stock: u64,
     pub(super) granted_at: u64,
     pub(super) cache: Cache,
+    pub(super) waits: Waits,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,7 @@ impl Places {
             stock: 0,
             granted_at: 0,
             cache: Cache::default(),
+            waits: Waits::default(),
         });
         let mut places = Self { backends: backends.collect(), ..Self::default() };
         let mut models: Vec<ModelId> =

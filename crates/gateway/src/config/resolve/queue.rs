@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use flow::identity::Attribute;
 use flow::{
-    BANDS, Band, Bounds, Cascade, Hysteresis, Order, ReserveLimits, Settings, Span, StockUnit,
-    UrgencyWeights, Weight, WorkloadLimits,
+    BANDS, Band, Bounds, Cascade, Hysteresis, Order, ReserveLimits, SLO_TTFT, Settings, Span,
+    StockUnit, UrgencyWeights, Weight, WorkloadLimits,
 };
 
 use super::flows;
@@ -25,8 +25,6 @@ pub(super) struct Queue {
 /// The watermark where only another key of the bounds is given.
 const WATERMARK: f64 = 2.0;
 const DEVIATION: f64 = 0.1;
-/// The objective of requests in order of arrival, chosen for chats.
-const SLO_TTFT: Duration = Duration::from_secs(2);
 
 /// The keys of the bands, from best-effort to critical.
 const BAND_KEYS: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
@@ -100,7 +98,7 @@ fn by_session(section: &Section<'_>, order: Order) -> Order {
 fn objectives(section: &Section<'_>, order: Order) -> [Span; BANDS] {
     let bands = section.section("slo_ttft_by_band");
     let usual = match order {
-        Order::Fifo | Order::Session => SLO_TTFT,
+        Order::Fifo | Order::Session => Duration::from_nanos(SLO_TTFT.nanos()),
         Order::Workload | Order::Deadline => Duration::ZERO,
     };
     let all: Duration = section.given("slo_ttft").unwrap_or(usual);

@@ -113,10 +113,11 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             "cache_delay",
             OBJECTIVE,
             "How long a request may wait for a backend that has its prompt cached and no room, \
-             although another backend has room. The time counts from the moment at which it is \
-             the first of its flow. It never waits longer than the time that the cache saves to \
-             it and to the requests in flight there. Other bands and other models do not wait \
-             with it. 0s: not at all.",
+             although another backend has room. It waits only while a place is expected to come \
+             free within the time that the cache saves to it and to the requests in flight at \
+             the other backend, and never longer than that. Critical requests do not wait, and \
+             other bands and models do not wait with it. Where such waits lose more than they \
+             win, they stop by themselves. 0s: not at all.",
         )
         .default("3s"),
         key(
@@ -161,7 +162,8 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
         key(
             "refuse_hopeless",
             Bool,
-            "Whether a request is refused at once if its predicted wait exceeds its time to live.",
+            "Whether a request that is not critical is refused at once if its predicted wait \
+             exceeds its time to live.",
         )
         .default("false"),
         key(
@@ -171,8 +173,9 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              first token. Inside a flow, requests that can still meet their objective are fresh \
              and go first. The others are late and are served behind them, when there is room. In \
              a lasting overload (`overload_after`), late requests get 503, and so do new ones that \
-             would be late. A client may state its own objective. With 0s there is no objective: \
-             `order` alone decides, and headers of clients do not change that.",
+             would be late, but never critical ones. A client may state its own objective. With \
+             0s there is no objective: `order` alone decides, and headers of clients do not \
+             change that.",
         )
         .unset("`2s`; none with the orders deadline and workload"),
         key(
@@ -182,8 +185,8 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              pause. A pause is long if it takes more than a sixth of this time, or if it takes \
              more than a thirty-sixth and at least 16 requests were sent in it without waiting to \
              a backend that was at most three quarters full. While the overload lasts, late \
-             requests get 503, so that the others are served in time. In a shorter overload late \
-             requests wait and are served later.",
+             requests get 503, so that the others are served in time, except critical ones. In a \
+             shorter overload late requests wait and are served later.",
         )
         .default("3m"),
         key(
@@ -250,8 +253,9 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
         .unset("automatic; 0.1 where another key fixes the bounds"),
         key(
             "lower_bound_per_backend",
-            Number(Range::above(0.0, 1e9)),
-            "Requests leave the queue while the stock is below this bound; at most the watermark.",
+            Number(Range::closed(0.0, 1e9)),
+            "Requests leave the queue while the stock is below this bound, and in any case when a \
+             backend has no stock; at most the watermark.",
         )
         .unset("from the deviation"),
         key(

@@ -96,9 +96,16 @@ fn c02_any_key_of_the_bounds_fixes_them_and_none_means_auto() {
     let deviation = bounds("percentage_deviation_for_bounds = 0.2");
     assert_eq!(deviation, Hysteresis::around(2.0, 0.2).unwrap().into());
     assert_eq!(bounds("lower_bound_per_backend = 1"), fixed(1.0, 2.0, 2.2));
+    assert_eq!(bounds("lower_bound_per_backend = 0"), fixed(0.0, 2.0, 2.2), "the source allows 0");
     assert_eq!(bounds("upper_bound_per_backend = 4"), fixed(1.8, 2.0, 4.0));
     let all = "watermark_per_backend = 3\nlower_bound_per_backend = 1\nupper_bound_per_backend = 5";
     assert_eq!(bounds(all), fixed(1.0, 3.0, 5.0));
+}
+
+/// The simulator takes its defaults from the core, so the gateway must have the same.
+#[test]
+fn x05_without_configuration_the_settings_are_those_that_the_simulator_has() {
+    assert_eq!(good("").flow, flow::Settings::usual());
 }
 
 #[test]
@@ -106,7 +113,8 @@ fn c02_impossible_bounds_are_reported_with_their_keys() {
     let cases = [
         ("watermark_per_backend = 0", "controller.watermark_per_backend is 0"),
         ("percentage_deviation_for_bounds = 1", "percentage_deviation_for_bounds is 1, allowed"),
-        ("lower_bound_per_backend = 3", "lower_bound_per_backend is 3, allowed"),
+        ("lower_bound_per_backend = 3", "lower_bound_per_backend is 3, allowed is 0 up to the w"),
+        ("lower_bound_per_backend = -1", "controller.lower_bound_per_backend is -1"),
         ("upper_bound_per_backend = 1", "upper_bound_per_backend is 1, allowed"),
     ];
     for (text, expected) in cases {

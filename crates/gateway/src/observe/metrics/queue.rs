@@ -149,9 +149,9 @@ fn write_ends(text: &mut MetricsText, all_counters: &CountersByModel) {
     let help = "Requests that could not be queued.";
     let mut family = text.family("queue_push_errors_total", MetricType::Counter, help);
     for (names, metrics) in all_counters {
-        for error in PUSH_ERRORS {
+        for (error, count) in PUSH_ERRORS.into_iter().zip(&metrics.push_errors) {
             let [model, target] = names.pairs();
-            family.add(&[model, target, ("error_type", error)], metrics.ended_in(error));
+            family.add(&[model, target, ("error_type", error)], count.load(Relaxed));
         }
     }
 }
@@ -163,6 +163,7 @@ fn write_core_counters(text: &mut MetricsText, counters: &Counters) {
     offers.add(&[("result", "queued")], counters.queued);
     offers.add(&[("result", "refused")], counters.refused);
     write_dequeues(text, counters.granted);
+    write_cache_waits(text, counters);
     let help = "Requests that were requeued because their backend failed or was full.";
     text.family("requeues_total", MetricType::Counter, help).add(&[], counters.requeued);
     let help = "Waiting requests that were preempted by a higher band, by their own band.";
@@ -170,6 +171,15 @@ fn write_core_counters(text: &mut MetricsText, counters: &Counters) {
     for (band, count) in BAND_NAMES.into_iter().zip(counters.preempted) {
         preemptions.add(&[("band", band)], count);
     }
+}
+
+/// Writes what waits for backends that have a prompt cached were worth.
+fn write_cache_waits(text: &mut MetricsText, counters: &Counters) {
+    let help = "Seconds that waits for a backend with the prompt in its cache have saved beyond \
+                their own length, and that they were longer than what they saved.";
+    let mut family = text.family("cache_wait_seconds_total", MetricType::Counter, help);
+    family.add(&[("result", "won")], counters.cache_wait_won.secs_f64());
+    family.add(&[("result", "lost")], counters.cache_wait_lost.secs_f64());
 }
 
 /// Writes attempts and successes. Dispatch is event-driven and runs only when a request can be

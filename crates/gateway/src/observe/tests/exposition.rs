@@ -26,6 +26,7 @@ const NAMED: &[(&str, &[&str], &str)] = &[
     ("tidegate_lower_bound", &["target_model"], "gauge"),
     ("tidegate_watermark", &["target_model"], "gauge"),
     ("tidegate_popper_dequeue_attempts_total", &[], "counter"),
+    ("tidegate_cache_wait_seconds_total", &["result"], "counter"),
     ("tidegate_popper_dequeue_successes_total", &[], "counter"),
     ("tidegate_active_flows", &[], "gauge"),
     ("tidegate_preemptions_total", &["band"], "counter"),
@@ -77,6 +78,12 @@ fn eventful() -> String {
     observer.ended(&refused("llama", "client_closed", 499), &RequestCounters::default());
     observer.ended(&refused("llama", "too_many_flows", 503), &RequestCounters::default());
     observer.ended(&refused("llama", "flow_full", 503), &RequestCounters::default());
+    // These had been queued.
+    for outcome in ["flow_full", "wait_too_long"] {
+        let waited = Some(Span::from_secs(1));
+        let evicted = Record { waited, ..refused("llama", outcome, 503) };
+        observer.ended(&evicted, &RequestCounters::default());
+    }
     observer
         .ended(&refused("nobody knows me", "model_not_found", 404), &RequestCounters::default());
     let mut counters = RequestCounters::default();
@@ -129,12 +136,14 @@ fn m01_each_ending_is_counted_where_the_source_counts_it() {
     for error in ["error_type=\"too_many_flows\"", "error_type=\"flow_full\""] {
         assert_eq!(count("tidegate_queue_push_errors_total", &[error]), 1.0);
     }
+    let queued = ["error_type=\"wait_too_long\""];
+    assert_eq!(count("tidegate_queue_push_errors_total", &queued), 0.0, "it had been queued");
     let latency = "tidegate_queue_latency_seconds";
     let served = ["success=\"true\""];
     assert_eq!(count(&format!("{latency}_count"), &served), 1.0, "the bypassed did not wait");
     assert_eq!(count(&format!("{latency}_sum"), &served), 0.03);
-    assert_eq!(count(&format!("{latency}_sum"), &["success=\"false\""]), 30.0);
-    assert_eq!(count("tidegate_requests_total", &[]), 8.0);
+    assert_eq!(count(&format!("{latency}_sum"), &["success=\"false\""]), 32.0);
+    assert_eq!(count("tidegate_requests_total", &[]), 10.0);
     assert_eq!(count("tidegate_requests_total", &["outcome=\"ok\"", "code=\"2xx\""]), 3.0);
     assert_eq!(count("tidegate_tokens_total", &["direction=\"output\"", chat[0]]), 600.0);
     assert_eq!(count("tidegate_backend_attempts_total", &["result=\"full\""]), 1.0);

@@ -102,10 +102,11 @@ fn when(fault: &Fault) -> &'static str {
             "the request would have to wait, but the queue is off (`queue.enabled = false`)"
         }
         WaitTooLong => {
-            "one of three reasons. (1) The overload lasts (`queue.overload_after`), and this \
-                request is late or would be (`queue.slo_ttft`). (2) The client's deadline leaves \
-                less time than a first token usually takes. (3) The predicted wait exceeds the \
-                time to live (only with `queue.refuse_hopeless`)"
+            "one of three reasons. A critical request never gets it. (1) The overload lasts \
+                (`queue.overload_after`), and this request is late or would be \
+                (`queue.slo_ttft`). (2) The client's deadline leaves less time than a first token \
+                usually takes. (3) The predicted wait exceeds the time to live (only with \
+                `queue.refuse_hopeless`)"
         }
         ShuttingDown => "the gateway is shutting down",
         Overloaded => {

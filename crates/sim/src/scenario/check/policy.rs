@@ -1,7 +1,7 @@
 //! Checks a policy of a scenario, and names it where the file gives no name.
 
 use flow::start_limiter::StartLimiterSettings;
-use flow::{Bounds, ReserveLimits, Span};
+use flow::{Bounds, ReserveLimits, SLO_TTFT, Settings, Span};
 
 use super::{Checked, one_line, require, wrong};
 use crate::autoscaler::ScaleSignal;
@@ -22,21 +22,23 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
     require(share, format!("{key}.unstreamed"), "must be from 0 to 1")?;
     let kind = kind(key, given)?;
     one_line(format!("{key}.name"), &given.name)?;
-    let capacity = given.capacity.unwrap_or(1000);
+    let usual = Settings::usual();
+    let capacity = given.capacity.unwrap_or(usual.total_capacity);
+    let objective = given.objective.map_or(SLO_TTFT, |length| length.0);
     let policy = PolicyConfig {
         name: given.name.clone().unwrap_or_else(|| name_of(given, kind)),
         kind,
         capacity,
-        flow_capacity: given.flow_capacity.unwrap_or(capacity),
+        flow_capacity: given.flow_capacity.unwrap_or(usual.default_class.capacity),
         pace,
         slo_tpot,
         reserve: reserve(key, given)?,
-        ttl: given.ttl.map_or(Span::from_secs(30), |length| length.0),
-        objective: given.objective.map(|length| length.0),
-        cache_tokens: given.cache_tokens.unwrap_or(0),
-        cache_slack: given.cache_slack.unwrap_or(0),
-        cache_reorder: given.cache_reorder.unwrap_or(0),
-        cache_delay: given.cache_delay.map_or(Span::ZERO, |length| length.0),
+        ttl: given.ttl.map_or(usual.default_class.ttl, |length| length.0),
+        objective: if objective == Span::ZERO { Span::FOREVER } else { objective },
+        cache_tokens: given.cache_tokens.unwrap_or(usual.cache_tokens),
+        cache_slack: given.cache_slack.unwrap_or(usual.cache_slack),
+        cache_reorder: given.cache_reorder.unwrap_or(usual.cache_reorder),
+        cache_delay: given.cache_delay.map_or(usual.cache_delay, |length| length.0),
         without: given.without.clone(),
         metrics: given.metrics.unwrap_or(true),
         unstreamed,
@@ -112,7 +114,7 @@ fn scale_by(key: &str, given: &file::Policy) -> Checked<Option<ScaleSignal>> {
 }
 
 fn reserve(key: &str, given: &file::Policy) -> Checked<ReserveLimits> {
-    let least = [0, 0, 0, 1];
+    let least = Settings::KEPT_LEAST;
     let Some(share) = given.reserve_share_max else {
         let auto = given.kind == file::Kind::Ours && given.watermark.is_none();
         return Ok(if auto {
@@ -142,7 +144,7 @@ fn kind(key: &str, given: &file::Policy) -> Checked<PolicyKind> {
         file::Kind::Strict => queue(QueueOrder::StrictBands),
         file::Kind::Batch => release(key, given).map(PolicyKind::Batch),
         file::Kind::Ours => {
-            let cost = match given.cost.unwrap_or(file::Cost::Tokens) {
+            let cost = match given.cost.unwrap_or(file::Cost::Requests) {
                 file::Cost::Requests => Cost::Requests,
                 file::Cost::Tokens => Cost::Tokens,
             };

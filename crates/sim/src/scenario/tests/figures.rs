@@ -34,6 +34,8 @@ name = "auto"
 kind = "ours"
 cost = "requests"
 capacity = 1000000
+flow_capacity = 1000000
+objective = "0s"
 ttl = "500h"
 
 [[policies]]
@@ -42,6 +44,8 @@ kind = "ours"
 cost = "requests"
 watermark = 1
 capacity = 1000000
+flow_capacity = 1000000
+objective = "0s"
 ttl = "500h"
 "#;
 
