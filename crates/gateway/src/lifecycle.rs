@@ -146,6 +146,9 @@ pub(crate) fn load(source: &Source) -> Result<Config, StartError> {
 pub(crate) fn prepare(config: &Config) {
     observe::log::init(&config.log, None);
     raise_file_limit();
+    if let Some(profile) = config.values.profile() {
+        tracing::info!("the rules of profile {profile}; `tidegate check` shows them");
+    }
     for notice in &config.notices {
         tracing::warn!("{notice}");
     }
