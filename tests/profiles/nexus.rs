@@ -43,14 +43,15 @@ fn g01_q05_high_goes_before_normal_and_each_in_the_order_of_arrival() {
         high("a").tag("h2"),
         high("b").tag("h3"),
         chat("a").tag("n4").header("X-Nexus-Priority", "urgent"),
+        chat("a").tag("n5").priority("critical").with("service_tier", "flex"),
     ];
     for (others, ask) in asks.iter().enumerate() {
         calls.push(gateway.enqueue(ask, others));
     }
-    assert_eq!(gateway.depth(), 7);
+    assert_eq!(gateway.depth(), 8);
     server.open();
     succeed(calls);
-    assert_eq!(server.tags(), ["running", "h1", "h2", "h3", "n1", "n2", "n3", "n4"]);
+    assert_eq!(server.tags(), ["running", "h1", "h2", "h3", "n1", "n2", "n3", "n4", "n5"]);
 }
 
 /// FR-006 and the first edge case: a full queue refuses, also a request of high priority, and its

@@ -52,7 +52,7 @@ fn g01_r06_the_pages_the_bus_and_the_log_of_the_proxy_show_its_queue() {
     let waiting = ["best-effort", "normal", "critical", "best-effort", "critical", "critical"];
     for (others, band) in waiting.into_iter().enumerate() {
         let ask = chat("m").priority(band).tag(&format!("{band}{others}"));
-        calls.push(gateway.enqueue(&ask.header("x-slo-ttft-ms", &(9 - others).to_string()), others));
+        calls.push(gateway.enqueue(&ask, others));
     }
     let shown = gateway.backend("ollama-npu");
     let counts = json!({"best_effort": 2, "normal": 1, "high": 0, "critical": 4});

@@ -60,8 +60,7 @@ fn c05_critical_only_refuses_the_rest() {
     assert_eq!(fixture.granted(), [waiting]);
 }
 
-/// C05: until-full lets every band wait, and none of them loses its place: not to a higher band, and
-/// not to another session of its flow.
+/// C05: until-full lets every band wait, and none of them loses its place to a higher one.
 #[test]
 fn c05_until_full_evicts_no_ask() {
     let settings = Settings { admission: Admission::UntilFull, ..full_after(3, 3) };

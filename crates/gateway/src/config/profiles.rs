@@ -43,8 +43,8 @@ const NEXUS: &[Assigned] = &[
     ("retry", "share", "100000"),
 ];
 
-/// The design has no limit of the queue and of a wait: it sends every request to a backend. Its score
-/// knows the stated traits of backends and their pending requests.
+/// The design has no limit of the queue and of a wait: it sends every request to a backend. Its
+/// score knows the stated traits of backends and their pending requests.
 const OLLAMA_PROXY: &[Assigned] = &[
     ("queue", "flow_by", "[\"tenant\"]"),
     ("queue", "total_capacity", "100000"),

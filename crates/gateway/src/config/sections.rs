@@ -31,8 +31,8 @@ pub(super) use traces::TRACES;
 
 use std::time::Duration;
 
-pub(super) use crate::gates::GATES;
 use crate::config::settings::Profile;
+pub(super) use crate::gates::GATES;
 use crate::schema::ValueType::{Keyword, Table, Tables};
 use crate::schema::{Range, SectionSchema, ValueType, key, words};
 
@@ -43,7 +43,8 @@ pub(super) const ROOT: SectionSchema = SectionSchema::new(
         key(
             "profile",
             Keyword(words::<Profile>),
-            "The design whose rules hold where the configuration gives none (docs/CONFIGURATION.md).",
+            "The design whose rules hold where the configuration gives none. \
+             docs/CONFIGURATION.md has what each sets.",
         )
         .unset("implied by the sections of the file, else `\"none\"`"),
         key("server", Table(&SERVER), "The listener for clients and its limits."),

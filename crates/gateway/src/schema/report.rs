@@ -69,8 +69,8 @@ impl Report {
         self.problems.borrow_mut().push(Finding::elsewhere(text));
     }
 
-    /// The value at this place is accepted, but does not do what a reader might expect. Where nobody
-    /// wrote the value, there is no such reader.
+    /// The value at this place is accepted, but does not do what a reader might expect. Where
+    /// nobody wrote the value, there is no such reader.
     pub(crate) fn notice(&self, location: &Location, what: impl fmt::Display) {
         if matches!(location.origin, Origin::Implied(_)) {
             return;

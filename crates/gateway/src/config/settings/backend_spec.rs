@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use flow::BackendTraits;
 
-use super::tenants::{Secret, SecretSource};
 use super::DrainCause;
+use super::tenants::{Secret, SecretSource};
 
 /// The configuration of one model server.
 #[derive(Clone, Debug, PartialEq)]

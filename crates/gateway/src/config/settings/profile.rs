@@ -21,6 +21,8 @@ pub enum Profile {
 pub struct Conventions {
     /// `/metrics` has the families of the proposal under their own names, too.
     pub proposal_metrics: bool,
+    /// `X-Nexus-Priority` is the only part of a request that states its band.
+    pub nexus_priority_alone: bool,
     /// The errors of requests are those of Nexus: without `param`, and a timeout tells no cause.
     pub nexus_errors: bool,
     /// `/backends` and D-Bus count waiting requests as pending at the backends that may take them.
@@ -33,6 +35,7 @@ impl Profile {
     pub(crate) const fn conventions(self) -> Conventions {
         Conventions {
             proposal_metrics: matches!(self, Self::InferenceGateway),
+            nexus_priority_alone: matches!(self, Self::Nexus),
             nexus_errors: matches!(self, Self::Nexus),
             waiting_is_pending: matches!(self, Self::OllamaProxy),
         }
@@ -46,6 +49,7 @@ impl Conventions {
     pub(crate) fn told(self) -> impl Iterator<Item = &'static str> {
         let told = [
             (self.proposal_metrics, "/metrics has the names of the proposal, too"),
+            (self.nexus_priority_alone, "X-Nexus-Priority alone states the band of a request"),
             (self.nexus_errors, "errors have no `param`, and a timeout in the queue no cause"),
             (self.waiting_is_pending, "/backends and D-Bus count waiting requests as pending"),
         ];

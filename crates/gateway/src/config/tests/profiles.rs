@@ -130,7 +130,10 @@ fn g01_a_profile_has_a_name_and_every_key_wins_over_it() {
         let by_flag = resolve(&Source { flags, ..Source::default() }, "").unwrap();
         assert_eq!(by_flag, config, "{word}");
         let own = good(&format!("profile = '{word}'\n[queue]\nslo_ttft = 3\nadmission = 'all'"));
-        assert_eq!((own.flow.objectives[1], own.flow.admission), (Span::from_secs(3), Admission::All));
+        assert_eq!(
+            (own.flow.objectives[1], own.flow.admission),
+            (Span::from_secs(3), Admission::All)
+        );
     }
     assert_eq!(good("profile = 'workload-aware'").flow.order, Order::Workload);
     let off = good("profile = 'none'\n[queue]\nmax_size = 7");

@@ -26,7 +26,9 @@ const PUSH_ERRORS: [(&str, &str); 2] =
 type PairCounter = (&'static str, &'static str, fn(&ModelCounters) -> u64);
 
 const COUNTERS: [PairCounter; 3] = [
-    ("bypass_rate", "Requests that bypassed the queue.", |counters| counters.bypassed.load(Relaxed)),
+    ("bypass_rate", "Requests that bypassed the queue.", |counters| {
+        counters.bypassed.load(Relaxed)
+    }),
     ("requests_expired", "Requests whose time to live ended in the queue.", |counters| {
         counters.ended_in(QUEUE_TIMEOUT)
     }),
