@@ -12,5 +12,6 @@ mod gateway;
 mod house;
 mod kubernetes;
 mod packages;
+mod profiles;
 mod scenarios;
 mod support;

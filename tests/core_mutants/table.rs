@@ -165,6 +165,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "q07_all_bands",
     },
     Mutant {
+        name: "asks lose their places although none may",
+        file: "capacity.rs",
+        site: "if «settings.admission != Admission::All» {",
+        instead: "settings.admission == Admission::CriticalOnly",
+        noticed_by: "c05_until_full",
+    },
+    Mutant {
         name: "a share protects a band from critical asks",
         file: "capacity.rs",
         site: "if «newcomer == Band::Critical» {",

@@ -158,7 +158,7 @@ fn p05_and_p06_a_higher_newcomer_takes_the_newest_place_of_the_lowest_band() {
 #[test]
 fn p05_a_stream_that_waits_can_be_preempted_too() {
     let backend = Backend::held();
-    let (gateway, _running) = occupied("[queue]\nmax_size = 1\n", &backend);
+    let (gateway, _running) = occupied("[queue]\ntotal_capacity = 1\n", &backend);
     let victim = gateway.enqueue(&chat("m").streamed(), 0);
     let _newcomer = gateway.send(&chat("m").priority("high"));
     victim.finish().refused(503, "preempted");

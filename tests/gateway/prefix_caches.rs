@@ -134,21 +134,31 @@ fn k02_a_request_whose_prompt_is_cached_goes_first_within_the_slack() {
     }
 }
 
-/// One place and one flow. The cold request comes first.
+/// The order of two requests of one flow at one place, of which the second has its prompt cached.
+fn cold_before_warm(queue: &str) -> Vec<String> {
+    let backend = Backend::held();
+    let of = |document, tag: &str| about(document, 2000, "why?").tag(tag);
+    let first = of("tide", "first");
+    let (gateway, running) = Gateway::occupied(&format!("{queue}{ONE}"), &backend, &first);
+    let cold = gateway.enqueue(&of("moon", "cold"), 0);
+    let warm = gateway.enqueue(&of("tide", "warm"), 1);
+    backend.open();
+    succeed([running, cold, warm]);
+    backend.tags()[1..].to_vec()
+}
+
 #[test]
 fn k02_inside_a_flow_a_request_whose_prompt_is_cached_goes_first() {
-    let off = "[queue]\ncache_reorder = 0\n";
-    for (queue, expected) in [(off, ["cold", "warm"]), ("", ["warm", "cold"])] {
-        let backend = Backend::held();
-        let of = |document, tag: &str| about(document, 2000, "why?").tag(tag);
-        let first = of("tide", "first");
-        let (gateway, running) = Gateway::occupied(&format!("{queue}{ONE}"), &backend, &first);
-        let cold = gateway.enqueue(&of("moon", "cold"), 0);
-        let warm = gateway.enqueue(&of("tide", "warm"), 1);
-        backend.open();
-        succeed([running, cold, warm]);
-        assert_eq!(backend.tags()[1..], expected, "{queue}");
-    }
+    assert_eq!(cold_before_warm("[queue]\ncache_reorder = 0\n"), ["cold", "warm"]);
+    assert_eq!(cold_before_warm(""), ["warm", "cold"]);
+}
+
+/// Without an objective the order is that of arrival, unless the key of the caches is set.
+#[test]
+fn q05_without_an_objective_the_order_of_arrival_holds_whatever_is_cached() {
+    let off = "[queue]\nslo_ttft = \"0s\"\n";
+    assert_eq!(cold_before_warm(off), ["cold", "warm"]);
+    assert_eq!(cold_before_warm(&format!("{off}cache_reorder = 256\n")), ["warm", "cold"]);
 }
 
 /// One place, and costs in tokens. All prompts begin differently, so that only responses tell what

@@ -39,7 +39,8 @@ fn x06_yaml_is_read_with_the_keys_of_the_source() {
     let send = |ask: &HttpRequest| Call::open(process.address(), &ask.bytes());
     let first = send(&chat("m").priority("critical"));
     backend.await_running(1);
-    let _second = send(&chat("m").header("x-n", "2"));
+    // By the rules of the file only a critical request may wait.
+    let _second = send(&chat("m").priority("critical").header("x-n", "2"));
     eventually(
         "waiting",
         || match send(&HttpRequest::get("/health")).finish().json()["queue"]["depth"] {

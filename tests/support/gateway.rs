@@ -95,8 +95,21 @@ impl Gateway {
         Self::launch_saying(config, &["listening on http://", "scaler on grpc://"], &[])
     }
 
+    /// Starts it with a configuration in YAML.
+    pub(crate) fn launch_yaml(config: &str, environment: &[(&str, &str)]) -> Self {
+        let file = fresh_file().with_extension("yaml");
+        Self::launch_file(file, config, (&["listening on http://"], environment))
+    }
+
     fn launch_saying(config: &str, words: &[&str], environment: &[(&str, &str)]) -> Self {
-        let file = fresh_file();
+        Self::launch_file(fresh_file(), config, (words, environment))
+    }
+
+    fn launch_file(
+        file: PathBuf,
+        config: &str,
+        (words, environment): (&[&str], &[(&str, &str)]),
+    ) -> Self {
         fs::write(&file, config).unwrap();
         let path = file.to_str().unwrap();
         let arguments = ["serve", "--config", path, "--listen", "127.0.0.1:0"];

@@ -41,7 +41,7 @@ impl Capacity {
     }
 
     /// The bands that may lose an ask to a new one, the lowest first: those below its own that have
-    /// more waiting asks than are protected.
+    /// more waiting asks than are protected, if asks of every band may wait.
     pub(crate) fn bands_to_preempt(
         &self,
         newcomer: Band,
@@ -53,6 +53,9 @@ impl Capacity {
 
     /// How many asks a band may lose to asks of a higher band.
     fn yields(&self, band: Band, newcomer: Band, settings: &Settings) -> u32 {
+        if settings.admission != Admission::All {
+            return 0;
+        }
         self.waiting[band.index()].saturating_sub(protected(band, newcomer, settings))
     }
 

@@ -73,6 +73,8 @@ pub enum Admission {
     /// Asks of every band, with preemption when the queue is full.
     #[default]
     All,
+    /// Asks of every band while there is room: none loses its place to another one.
+    UntilFull,
     /// Critical asks only.
     CriticalOnly,
 }

@@ -9,6 +9,7 @@ mod bands;
 mod configured;
 mod flows;
 mod health;
+mod pending;
 mod request_list;
 pub(crate) mod requests;
 pub(crate) mod status;
@@ -82,7 +83,8 @@ pub(crate) fn metrics(state: &State, format: MetricsFormat) -> Response<Full<Byt
     let config = state.config.load();
     let hold = state.hold_places.usage(config.hold.capacity);
     let goal = config.scaler.goal;
-    let process = ProcessStatus { hold, backends: state.fleet.statuses(), goal };
+    let proposal = config.conventions.proposal_metrics.then_some(config.flow.bounds);
+    let process = ProcessStatus { hold, backends: state.fleet.statuses(), goal, proposal };
     let text = state.observer.metrics(&snapshot, &named, &process, format);
     uncached(content(StatusCode::OK, format.media_type(), text.into()))
 }

@@ -2,9 +2,10 @@
 //!
 //! `keys` states every key once. A value is taken from a flag, else from the environment, else from
 //! the file, else from the table's default. `file` parses the file, `key_aliases` replaces other
-//! spellings, `overrides` adds the environment and the flags, and `resolve` turns the validated
-//! values into `settings`, the types that the rest of the program uses. All problems are reported
-//! at once, before anything runs. `reload` does it again when the file changes.
+//! spellings, `overrides` adds the environment and the flags, `profiles` adds the values of a
+//! design, and `resolve` turns the validated values into `settings`, the types that the rest of the
+//! program uses. All problems are reported at once, before anything runs. `reload` does it again
+//! when the file changes.
 
 #[cfg(test)]
 mod document;
@@ -14,6 +15,7 @@ mod key_aliases;
 pub(crate) mod keyword_tables;
 mod outcome;
 mod overrides;
+mod profiles;
 pub mod reload;
 mod resolve;
 mod secrets;
@@ -160,9 +162,11 @@ fn format(source: &Source) -> Result<Format, ConfigError> {
 fn tree(source: &Source, text: &str, format: Format) -> (Table, Report) {
     let report = Report::new(source.file.clone());
     let mut table = file::parse(text, format, &report);
+    let implied = profiles::implied(&table, (format, &report));
     key_aliases::translate(&mut table, &report);
     overrides::apply(&mut table, source, &report);
-    key_aliases::fill_flow_capacity(&mut table);
+    let profile = profiles::apply(&mut table, implied);
+    key_aliases::fill_flow_capacity(&mut table, profile);
     (table, report)
 }
 

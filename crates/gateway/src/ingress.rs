@@ -194,7 +194,10 @@ fn read_as(
     };
     let flow = RequestFlow::of(&config.identity, &attributes, session);
     let objectives = [&config.objectives, &config.cluster.objectives];
-    let stated = band::stated(&controls, objectives).or(fields.tier);
+    let stated = match config.conventions.nexus_priority_alone {
+        true => band::of_nexus(&controls),
+        false => band::stated(&controls, objectives).or(fields.tier),
+    };
     let bands = (stated, resolved.and_then(|found| found.band));
     let (band, band_clamped) = band::ruled(config, &attributes, bands, tenant);
     let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);

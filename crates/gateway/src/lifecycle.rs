@@ -156,6 +156,9 @@ pub(crate) fn prepare(config: &Config) {
             "few connections of clients fit: the system lets the process open few files"
         );
     }
+    if let Some(profile) = config.values.profile() {
+        tracing::info!("the rules of profile {profile}; `tidegate check` shows them");
+    }
     for notice in &config.notices {
         tracing::warn!("{notice}");
     }

@@ -47,7 +47,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use flow::{
-    BANDS, BackendId, Band, Controller, ModelId, RouteReason, ScaleGoal, Span, Ticket, Time,
+    BANDS, BackendId, Band, Bounds, Controller, ModelId, RouteReason, ScaleGoal, Span, Ticket, Time,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use store::UsageKey;
@@ -93,6 +93,8 @@ pub(crate) struct ProcessStatus {
     pub(crate) backends: Vec<BackendStatus>,
     /// What the number of backends aims at.
     pub(crate) goal: ScaleGoal,
+    /// The bounds, if metrics are also written under the names of the Inference Gateway's proposal.
+    pub(crate) proposal: Option<Bounds>,
 }
 
 /// The counters of a request and of its last attempt, found once per request.

@@ -261,6 +261,9 @@ impl Controller {
         let QueueKey { flow, band, .. } = checked.key;
         let lower = self.lower_band_of(flow, band).map(OwnLoser::Band);
         lower.or_else(|| {
+            if self.settings.admission == Admission::UntilFull {
+                return None;
+            }
             let sessions = self.capacity.sessions.get(&(flow, band.index()))?;
             sessions.loser(checked.ask.flow_session).map(OwnLoser::Session)
         })

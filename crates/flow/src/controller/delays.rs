@@ -68,7 +68,7 @@ impl Controller {
     pub(super) fn is_delayed(&self, checked: &CheckedAsk<'_>, room: Room) -> bool {
         let (flow, band) = (checked.key.flow, checked.key.band);
         let domain = self.supply.pools[checked.key.pool as usize].domain;
-        let may_wait = self.settings.admission == Admission::All
+        let may_wait = self.settings.admission != Admission::CriticalOnly
             && self.settings.capacity() > 0
             && self.flows.policy(flow).capacity > 0
             && self.domains[domain as usize].waiting == 0;

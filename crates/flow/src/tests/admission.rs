@@ -60,6 +60,23 @@ fn c05_critical_only_refuses_the_rest() {
     assert_eq!(fixture.granted(), [waiting]);
 }
 
+/// C05: until-full lets every band wait, and none of them loses its place to a higher one.
+#[test]
+fn c05_until_full_evicts_no_ask() {
+    let settings = Settings { admission: Admission::UntilFull, ..full_after(3, 3) };
+    let mut fixture = Fixture::new(settings, 1);
+    let running = fixture.start("a");
+    let waiting = [fixture.queue("a", Band::BestEffort), fixture.queue("a", Band::Normal)];
+    let high = fixture.queue("a", Band::High);
+    assert_eq!(fixture.refusal("a", Band::Critical), Refusal::FlowFull);
+    assert_eq!(fixture.refusal("b", Band::Critical), Refusal::TooManyFlows);
+    assert_eq!(fixture.gate.headroom(Band::Critical), 0);
+    assert!(preempted(&mut fixture).is_empty());
+    fixture.settle(running, 1);
+    assert_eq!(fixture.granted(), [high]);
+    assert_eq!((fixture.gate.waiting(), waiting.len()), ([1, 1, 0, 0], 2));
+}
+
 /// P05: a new ask evicts from the lowest band below its own; critical asks and its own band are
 /// safe.
 #[test]

@@ -37,7 +37,11 @@ fn c11_headroom_is_how_many_more_of_a_band_would_be_taken() {
             total_capacity: dice.below(40) as u32,
             enabled: !dice.chance(5),
             cascade: if dice.chance(50) { Cascade::Weighted(shares) } else { Cascade::Strict },
-            admission: if dice.chance(20) { Admission::CriticalOnly } else { Admission::All },
+            admission: match dice.below(10) {
+                0 | 1 => Admission::CriticalOnly,
+                2 | 3 => Admission::UntilFull,
+                _ => Admission::All,
+            },
             ..Settings::default()
         };
         let mut fixture = closed(settings);

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::bands::BandCounts;
 use super::health::QueueStatus;
+use super::pending::{self, Waiting};
 use crate::backend::{BackendStatus, Endpoint, StateWord};
 use crate::config::settings::BackendKind;
 use crate::state::State;
@@ -104,10 +105,12 @@ pub(super) fn status(state: &State) -> (QueueStatus, Vec<BackendEntry>) {
 /// Merges the fleet's and the core's view of the backends. A backend that has left the fleet is
 /// listed while it still has requests.
 pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, Vec<BackendEntry>) {
-    let (queue, bounds, mut views) = state.scheduler.with(|core, _| {
+    let counts_waiting = state.config.load().conventions.waiting_is_pending;
+    let (queue, bounds, mut views, waiting) = state.scheduler.with(|core, _| {
         let views: BTreeMap<BackendId, BackendView> =
             core.backends().map(|view| (view.id, view)).collect();
-        (QueueStatus::of(core), core.settings().bounds, views)
+        let waiting = if counts_waiting { pending::waiting(core) } else { Waiting::new() };
+        (QueueStatus::of(core), core.settings().bounds, views, waiting)
     });
     let listed: Vec<_> = listed
         .into_iter()
@@ -120,6 +123,7 @@ pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, V
     // show.
     let holds = |view: &BackendView| view.in_flight.iter().any(|&count| count > 0);
     let roster = state.fleet.roster();
+    let waiting = pending::by_backend(&waiting, &roster);
     let leaving = |view: BackendView| {
         let known = roster.endpoint(view.id).map(|endpoint| &**endpoint);
         (leaving(view.id, known), Some(view))
@@ -128,7 +132,9 @@ pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, V
     let entry = |(status, view): (BackendStatus, Option<BackendView>)| {
         let latency = state.observer.latency_ms(&status.id);
         let limits = view.map(|view| LimitsShown::new(bounds, &view));
-        BackendEntry { avg_latency_ms: latency, limits, ..BackendEntry::new(status, view) }
+        let also = waiting.get(&status.backend).copied().unwrap_or_default();
+        let entry = BackendEntry::new(status, view, also);
+        BackendEntry { avg_latency_ms: latency, limits, ..entry }
     };
     (queue, listed.into_iter().chain(leaving).map(entry).collect())
 }
@@ -189,8 +195,10 @@ fn finite(bound: f64) -> Option<f64> {
 // === impl BackendEntry ===
 
 impl BackendEntry {
-    fn new(status: BackendStatus, view: Option<BackendView>) -> Self {
-        let in_flight = view.map_or([0; BANDS], |view| view.in_flight);
+    /// `waiting` are the requests that count as pending at it, although they wait.
+    fn new(status: BackendStatus, view: Option<BackendView>, waiting: [u32; BANDS]) -> Self {
+        let mut pending = view.map_or([0; BANDS], |view| view.in_flight);
+        pending.iter_mut().zip(waiting).for_each(|(count, more)| *count += more);
         Self {
             id: status.id,
             url: status.url,
@@ -200,8 +208,8 @@ impl BackendEntry {
             returns_in_ms: status.returns_in.map(millis),
             ready: view.map_or(status.ready, |view| view.ready),
             models: status.models,
-            queue_depth: in_flight.iter().sum(),
-            priority_counts: in_flight.into(),
+            queue_depth: pending.iter().sum(),
+            priority_counts: pending.into(),
             stock: view.map_or(0, |view| view.stock),
             avg_latency_ms: None,
             first_byte_ms: status.latency.map(millis),

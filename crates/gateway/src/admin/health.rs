@@ -93,7 +93,7 @@ pub(super) fn readiness(state: &State, standing: Standing<'_>) -> ReadyPage {
 fn saturated(core: &Controller) -> bool {
     match core.settings().admission {
         _ if core.capacity() == 0 => false,
-        Admission::All => core.headroom(Band::Normal) == 0,
+        Admission::All | Admission::UntilFull => core.headroom(Band::Normal) == 0,
         Admission::CriticalOnly => core.depth() > 0,
     }
 }

@@ -5,6 +5,7 @@
 //! could be meant.
 
 use super::sections::{QUEUE, ROOT};
+use super::settings::Profile;
 use crate::schema::{Key, Location, Node, Report, SectionSchema, Table, Value};
 
 /// Moves every alias of a file to its key.
@@ -40,12 +41,13 @@ pub(super) fn canonical(schema: &SectionSchema, written: &str) -> Option<&'stati
     schema.find(&snake).or_else(alias)
 }
 
-/// A queue that only has a size (`max_size`) has no limit for each flow: a flow may fill it. A size
-/// that cannot be used is reported once, as the total.
-pub(super) fn fill_flow_capacity(root: &mut Table) {
+/// A queue that only has a size (`max_size`, or the profile that knows no other limit) has no limit
+/// for each flow: a flow may fill it. A size that cannot be used is reported once, as the total.
+pub(super) fn fill_flow_capacity(root: &mut Table, profile: Profile) {
     let Some(Node { value: Value::Table(queue), .. }) = root.get_mut(QUEUE.path) else { return };
     let Some(total) = queue.get("total_capacity") else { return };
-    let from_size = snake_case(&total.location.path).ends_with(".max_size");
+    let is_size = snake_case(&total.location.path).ends_with(".max_size");
+    let from_size = is_size || profile == Profile::Nexus;
     let fits =
         QUEUE.find("flow_capacity").is_some_and(|key| key.value_type.check(&total.value).is_ok());
     if from_size && fits {

@@ -5,7 +5,7 @@ use flow::{Admission, Order, StockUnit};
 
 use super::settings::tenants::OnQuota;
 use super::settings::{
-    BackendKind, Bus, ClientCertificates, Cost, EppTls, LogFormat, OpenPages, PoolGroup,
+    BackendKind, Bus, ClientCertificates, Cost, EppTls, LogFormat, OpenPages, PoolGroup, Profile,
     TraceProtocol,
 };
 use crate::schema::{Keyword, Keywords, find, list, spelling, texts, words};
@@ -23,7 +23,21 @@ impl Keyword for Cost {
 }
 
 impl Keyword for Admission {
-    const SPELLINGS: Keywords<Self> = &[("all", Self::All), ("critical-only", Self::CriticalOnly)];
+    const SPELLINGS: Keywords<Self> = &[
+        ("all", Self::All),
+        ("until-full", Self::UntilFull),
+        ("critical-only", Self::CriticalOnly),
+    ];
+}
+
+impl Keyword for Profile {
+    const SPELLINGS: Keywords<Self> = &[
+        ("inference-gateway", Self::InferenceGateway),
+        ("nexus", Self::Nexus),
+        ("ollama-proxy", Self::OllamaProxy),
+        ("workload-aware", Self::WorkloadAware),
+        ("none", Self::None),
+    ];
 }
 
 impl Keyword for StockUnit {

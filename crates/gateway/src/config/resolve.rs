@@ -19,7 +19,7 @@ mod tenants;
 
 use std::sync::Arc;
 
-use super::settings::Config;
+use super::settings::{Config, Profile};
 use super::values::Values;
 use super::{Source, sections};
 use crate::schema::{Location, Report, Section, SectionSchema, Table, validate};
@@ -48,6 +48,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         epp: server::epp(&root.section("epp")),
         scaler: scaler::scaler(&root.section("scaler")),
         log: server::log(&root.section("log")),
+        conventions: root.given::<Profile>("profile").unwrap_or_default().conventions(),
         traces: server::traces(&root.section("traces")),
         dbus: server::dbus(&root.section("dbus")),
         identity: tenants::by_tenant(identity, &root, &tenants),

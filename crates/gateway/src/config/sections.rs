@@ -31,14 +31,22 @@ pub(super) use traces::TRACES;
 
 use std::time::Duration;
 
+use crate::config::settings::Profile;
 pub(super) use crate::gates::GATES;
-use crate::schema::ValueType::{Table, Tables};
-use crate::schema::{Range, SectionSchema, ValueType, key};
+use crate::schema::ValueType::{Keyword, Table, Tables};
+use crate::schema::{Range, SectionSchema, ValueType, key, words};
 
 /// The whole file.
 pub(super) const ROOT: SectionSchema = SectionSchema::new(
     "",
     &[
+        key(
+            "profile",
+            Keyword(words::<Profile>),
+            "The design whose rules hold where the configuration gives none. \
+             docs/CONFIGURATION.md has what each sets.",
+        )
+        .unset("implied by the sections of the file, else `\"none\"`"),
         key("server", Table(&SERVER), "The listener for clients and its limits."),
         key("admin", Table(&ADMIN), "The status pages."),
         key("auth", Table(&AUTH), "The keys of clients and operators."),

@@ -6,6 +6,7 @@ mod backend_spec;
 mod cluster;
 pub mod dispatch;
 mod logs;
+mod profile;
 mod scaler;
 pub mod tenants;
 mod tls;
@@ -26,9 +27,10 @@ use crate::api_keys::KeyRing;
 use crate::jwt::TokenVerifier;
 use crate::schema::{Finding, Report, Table};
 
-pub use backend_spec::BackendSpec;
+pub use backend_spec::{BackendKind, BackendSpec};
 pub use cluster::{ClusterRules, DrainCause, Kubernetes, KubernetesTarget, PoolGroup};
 pub use logs::{Log, LogFormat, TraceProtocol, Traces};
+pub use profile::{Conventions, Profile};
 pub use scaler::{Scaler, Wake};
 pub use tls::{ClientCertificates, EppTls, ServerTls};
 
@@ -81,6 +83,8 @@ pub struct Config {
     pub dispatch: dispatch::Dispatch,
     /// The log.
     pub log: Log,
+    /// What a design writes otherwise.
+    pub conventions: Conventions,
     /// Where traces are sent; `None` if they are off.
     pub traces: Option<Traces>,
     /// The message bus on which the queue and the backends are shown, if any.
@@ -271,26 +275,6 @@ pub struct FleetSettings {
     pub attempts_max: u32,
     /// Further attempts for each first one, at most, over all requests.
     pub retry_share: f64,
-}
-
-/// The software of a model server, which determines the paths of its health, models and metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum BackendKind {
-    /// Not given: the server is asked.
-    #[default]
-    Auto,
-    /// vLLM.
-    Vllm,
-    /// SGLang.
-    Sglang,
-    /// Ollama.
-    Ollama,
-    /// llama.cpp's server.
-    LlamaCpp,
-    /// A remote API: it has no metrics and no automatic bounds.
-    OpenAi,
-    /// Anything that speaks HTTP.
-    Generic,
 }
 
 /// A message bus of D-Bus.

@@ -22,6 +22,7 @@ pub struct Summary<'a>(pub &'a Config);
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.profile(f)?;
         self.server(f)?;
         self.epp(f)?;
         self.queue(f)?;
@@ -44,6 +45,14 @@ impl fmt::Display for Summary<'_> {
 }
 
 impl Summary<'_> {
+    /// The design whose rules hold, if any, why, and what it writes otherwise. Its values are among
+    /// the others.
+    fn profile(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(profile) = self.0.values.profile() else { return Ok(()) };
+        writeln!(f, "profile   {profile}")?;
+        self.0.conventions.told().try_for_each(|line| writeln!(f, "          {line}"))
+    }
+
     fn server(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let server = &self.0.server;
         write!(f, "listen    {}", server.listen)?;

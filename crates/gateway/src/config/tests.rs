@@ -8,6 +8,7 @@ mod json_schema;
 mod key_aliases;
 mod overrides;
 mod problems;
+mod profiles;
 mod sections;
 mod table;
 

@@ -6,7 +6,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::sections::ROOT;
-use crate::schema::{Key, Node, Origin, Reload, SectionSchema, Table, Value, ValueType, joined};
+use super::settings::Profile;
+use crate::schema::{
+    Key, Node, Origin, Reload, SectionSchema, Table, Value, ValueType, find, joined, spelling,
+};
 
 /// All values that were given.
 #[derive(Clone, Default)]
@@ -44,6 +47,15 @@ impl Values {
         let mut settings = Vec::new();
         self.list(&ROOT, &self.table, "", &mut settings);
         settings
+    }
+
+    /// The profile, and where it comes from; `None` if there is none.
+    pub(crate) fn profile(&self) -> Option<String> {
+        let node = self.table.get("profile")?;
+        let Value::Text(word) = &node.value else { return None };
+        let profile = find::<Profile>(word).filter(|profile| *profile != Profile::None)?;
+        let setting = self.setting(ROOT.find("profile")?, Some(node), String::new());
+        Some(format!("{}, {}", spelling(profile), setting.origin))
     }
 
     /// The origin of a key's value.
@@ -115,6 +127,7 @@ impl Values {
         let origin = match (&node.location.origin, &self.file) {
             (Origin::Flag(flag), _) => flag.clone(),
             (Origin::Variable(name), _) => name.clone(),
+            (Origin::Implied(cause), _) => cause.clone(),
             (Origin::File, Some(file)) => format!("{}:{}", file.display(), node.location.line),
             (Origin::File, None) => DEFAULT.into(),
         };

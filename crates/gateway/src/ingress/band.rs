@@ -13,6 +13,11 @@ use crate::band_alias;
 use crate::config::settings::Config;
 use crate::config::settings::tenants::Tenant;
 
+/// The band by the header of Nexus alone.
+pub(super) fn of_nexus(controls: &ControlHeaders<'_>) -> Option<Band> {
+    controls.nexus_priority.and_then(text).and_then(band_alias::nexus_priority)
+}
+
 /// The band that a header gives, if any.
 pub(super) fn stated(
     controls: &ControlHeaders<'_>,
@@ -21,7 +26,7 @@ pub(super) fn stated(
     let said =
         |value: Option<_>, known: fn(&str) -> Option<Band>| value.and_then(text).and_then(known);
     said(controls.priority, band_alias::band)
-        .or_else(|| said(controls.nexus_priority, band_alias::nexus_priority))
+        .or_else(|| of_nexus(controls))
         .or_else(|| objective(controls, objectives))
         .or_else(|| said(controls.media_type, band_alias::media_type))
 }

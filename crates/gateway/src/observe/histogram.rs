@@ -81,6 +81,18 @@ pub(super) struct HistogramSnapshot {
     pub(super) sum_secs: f64,
 }
 
+// === impl HistogramSnapshot ===
+
+impl HistogramSnapshot {
+    /// Both together.
+    pub(super) fn plus(mut self, more: &Self) -> Self {
+        self.up_to.iter_mut().zip(more.up_to).for_each(|(count, more)| *count += more);
+        self.count += more.count;
+        self.sum_secs += more.sum_secs;
+        self
+    }
+}
+
 // === impl Histogram ===
 
 impl Histogram {

@@ -9,6 +9,7 @@ mod flows;
 mod live_requests;
 mod llm_d;
 mod process;
+mod proposal;
 mod queue;
 mod requests;
 mod stock;
@@ -69,6 +70,9 @@ impl Scrape<'_> {
         requests::write(text, &all_counters);
         backends::write(text, snapshot, named, self.backends);
         engines::write(text, &self.process.backends);
+        if let Some(bounds) = self.process.proposal {
+            proposal::write(text, (snapshot, bounds), &live, &all_counters);
+        }
         if let Some(pool) = self.pool {
             llm_d::write(text, (self, pool), &live, &all_counters);
         }

@@ -18,6 +18,8 @@ pub(crate) enum ErrorFormat {
     OpenAi,
     /// `error` is the text itself.
     Ollama,
+    /// As OpenAI's, but without `param`, and a timeout in the queue does not tell its cause.
+    Nexus,
 }
 
 #[derive(Serialize)]
@@ -36,7 +38,9 @@ struct Details<'a> {
     message: &'a str,
     r#type: &'a str,
     code: &'a str,
-    param: Option<&'a str>,
+    /// `null` if no field is at fault, and no field at all in the form of Nexus.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    param: Option<Option<&'a str>>,
 }
 
 /// The response to a refused request, in the form of OpenAI.
@@ -89,7 +93,12 @@ pub(crate) fn body(refused: &Refused) -> Bytes {
 /// The JSON of a refusal.
 pub(crate) fn body_in(format: ErrorFormat, refused: &Refused) -> Bytes {
     let fault = &refused.fault;
-    let message = fault.message();
+    let message = match fault {
+        Fault::FailedTimeout(waited, _) if format == ErrorFormat::Nexus => {
+            Fault::QueueTimeout(*waited).message()
+        }
+        fault => fault.message(),
+    };
     if format == ErrorFormat::Ollama {
         let error = OllamaError { error: &message, code: fault.code() };
         return serde_json::to_vec(&error).unwrap_or_default().into();
@@ -98,7 +107,7 @@ pub(crate) fn body_in(format: ErrorFormat, refused: &Refused) -> Bytes {
         message: &message,
         r#type: fault.family(),
         code: fault.code(),
-        param: fault.param(),
+        param: (format != ErrorFormat::Nexus).then(|| fault.param()),
     };
     // Strings always serialise; an empty body still has its status.
     serde_json::to_vec(&Envelope { error }).unwrap_or_default().into()
@@ -110,5 +119,10 @@ impl ErrorFormat {
     /// The form that the clients of this path read.
     pub(crate) fn of(path: &str) -> Self {
         if path.starts_with("/api/") { Self::Ollama } else { Self::OpenAi }
+    }
+
+    /// The same where errors in the form of OpenAI are to be in that of Nexus.
+    pub(crate) fn or_nexus(self, nexus: bool) -> Self {
+        if nexus && self == Self::OpenAi { Self::Nexus } else { self }
     }
 }

@@ -69,8 +69,12 @@ impl Report {
         self.problems.borrow_mut().push(Finding::elsewhere(text));
     }
 
-    /// The value at this place is accepted, but does not do what a reader might expect.
+    /// The value at this place is accepted, but does not do what a reader might expect. Where
+    /// nobody wrote the value, there is no such reader.
     pub(crate) fn notice(&self, location: &Location, what: impl fmt::Display) {
+        if matches!(location.origin, Origin::Implied(_)) {
+            return;
+        }
         let finding = self.finding(location, what);
         self.notices.borrow_mut().push(finding);
     }
@@ -81,6 +85,7 @@ impl Report {
         let at = match (origin, &self.file, line) {
             (Origin::Flag(flag), ..) => flag.clone(),
             (Origin::Variable(name), ..) => name.clone(),
+            (Origin::Implied(cause), ..) => cause.clone(),
             (Origin::File, None, _) => String::new(),
             (Origin::File, Some(file), 0) => file.display().to_string(),
             (Origin::File, Some(file), line) => format!("{}:{line}", file.display()),

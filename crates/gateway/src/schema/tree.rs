@@ -36,6 +36,8 @@ pub(crate) enum Origin {
     Variable(String),
     /// A flag, as it was typed.
     Flag(String),
+    /// Nobody: another value implies it. The text says which.
+    Implied(String),
 }
 
 /// Any value that a file can contain.

@@ -179,7 +179,7 @@ async fn proxy(
     peer: Option<IpAddr>,
 ) -> Response<Content> {
     let (mut parts, body) = request.into_parts();
-    let format = ErrorFormat::of(parts.uri.path());
+    let format = ErrorFormat::of(parts.uri.path()).or_nexus(config.conventions.nexus_errors);
     let shares_connection = parts.version == Version::HTTP_2;
     let write_limit = config.server.write_timeout;
     let mut record = record_of(&worker, &parts);

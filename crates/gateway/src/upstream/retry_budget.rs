@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 /// One attempt, in thousandths.
 const ONE: i64 = 1000;
-/// The budget at the start and its maximum: enough for a backend that dies with all its requests.
+/// The budget at the start, beyond which requests pay nothing unless their share is larger: enough
+/// for a backend that dies with all its requests.
 const RESERVE: i64 = 100 * ONE;
 
 /// Flows whose hashes are equal modulo this share a budget.
@@ -37,10 +38,11 @@ impl RetryBudgets {
 // === impl RetryBudget ===
 
 impl RetryBudget {
-    /// Pays for `share` of a repeated attempt, once per request.
+    /// Pays for `share` repeated attempts, once per request.
     pub(crate) fn deposit(&self, share: f64) {
-        if self.left.load(Ordering::Relaxed) < RESERVE {
-            self.left.fetch_add((share * ONE as f64) as i64, Ordering::Relaxed);
+        let paid = (share * ONE as f64) as i64;
+        if self.left.load(Ordering::Relaxed) < RESERVE.max(paid) {
+            self.left.fetch_add(paid, Ordering::Relaxed);
         }
     }
 
@@ -75,5 +77,13 @@ mod tests {
         assert!(budgets.of("beta").withdraw());
         budgets.of("alpha").deposit(1.0);
         assert!(budgets.of("alpha").withdraw() && !budgets.of("alpha").withdraw());
+    }
+
+    /// Where each request pays for more attempts than it can make, none is refused one.
+    #[test]
+    fn g01_a_large_share_is_never_used_up() {
+        let budget = RetryBudget::default();
+        (0..20).for_each(|_| budget.deposit(1000.0));
+        assert!((0..1000).all(|_| budget.withdraw()));
     }
 }

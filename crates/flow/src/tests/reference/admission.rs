@@ -215,7 +215,8 @@ impl Reference {
     /// The newest ask of the session with most waiting asks of a flow in a band, if another session
     /// has fewer than its share of them.
     fn displaced_by(&self, flow: usize, band: Band, session: u32) -> Option<usize> {
-        if self.settings.order != Order::Session {
+        let may_lose = self.settings.admission != Admission::UntilFull;
+        if self.settings.order != Order::Session || !may_lose {
             return None;
         }
         let of_band = |&at: &usize| {
@@ -248,6 +249,9 @@ impl Reference {
 
     /// The bands below a new ask that have more asks than are safe, the lowest first.
     fn bands_to_preempt(&self, newcomer: Band) -> Vec<Band> {
+        if self.settings.admission != Admission::All {
+            return Vec::new();
+        }
         let below = Band::DESCENDING.into_iter().rev().filter(|&band| band < newcomer);
         let more_than_safe = |band: &Band| {
             let waits = self.waiting().filter(|&at| self.band_of(&self.asks[at]) == *band).count();

@@ -163,7 +163,11 @@ impl Random {
             refuse_hopeless: false,
             objectives: std::array::from_fn(|_| self.objective()),
             overload_after: Span::from_millis(self.pick(&[5, 60, 900, 180_000])),
-            admission: if self.one_in(10) { Admission::CriticalOnly } else { Admission::All },
+            admission: match self.below(10) {
+                0 => Admission::CriticalOnly,
+                1 => Admission::UntilFull,
+                _ => Admission::All,
+            },
             cascade: self.cascade(),
             order,
             bounds: self.bounds(stock),

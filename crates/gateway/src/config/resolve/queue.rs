@@ -26,6 +26,9 @@ pub(super) struct Queue {
 const WATERMARK: f64 = 2.0;
 const DEVIATION: f64 = 0.1;
 
+/// How many later requests of its flow may pass one, where requests have objectives.
+const CACHE_REORDER: u32 = 256;
+
 /// The keys of the bands, from best-effort to critical.
 const BAND_KEYS: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
 
@@ -40,7 +43,6 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         existing_flows_may_exceed_total: section.get("existing_flows_may_exceed_total"),
         idle_flows_max: section.get("idle_flows_max"),
         cache_slack: section.get("cache_slack"),
-        cache_reorder: section.get("cache_reorder"),
         cache_delay: clock::span(section.get("cache_delay")),
         model_stay: clock::span(section.get("model_stay")),
         model_slack: section.get("model_slack"),
@@ -48,6 +50,7 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         ..Settings::default()
     };
     settings.objectives = objectives(section, settings.order);
+    settings.cache_reorder = cache_reorder(section, &settings.objectives);
     settings.default_class.capacity = section.get("flow_capacity");
     settings.default_class.ttl = clock::span(section.get("queue_ttl"));
     let hold =
@@ -105,6 +108,13 @@ fn objectives(section: &Section<'_>, order: Order) -> [Span; BANDS] {
     let mut objectives = BAND_KEYS.map(|key| bands.given(key).unwrap_or(all));
     objectives[Band::BestEffort as usize] = bands.given("best_effort").unwrap_or(Duration::ZERO);
     objectives.map(flows::objective)
+}
+
+/// How far caches change the order of a flow. Without any objective the operator wants the order of
+/// arrival, so that only the key itself changes it.
+fn cache_reorder(section: &Section<'_>, objectives: &[Span; BANDS]) -> u32 {
+    let is_by_arrival = objectives.iter().all(|objective| *objective == Span::FOREVER);
+    section.given("cache_reorder").unwrap_or(if is_by_arrival { 0 } else { CACHE_REORDER })
 }
 
 /// Strict order, or a weight for each band.

@@ -201,22 +201,25 @@ pub(in crate::config) const UPSTREAM: SectionSchema = SectionSchema::new(
     ],
 );
 
+/// With as many attempts the time to live alone ends a request.
+const RETRIES_MAX: u64 = 100_000;
+
 pub(in crate::config) const RETRY: SectionSchema = SectionSchema::new(
     "retry",
     &[
         key(
             "attempts",
-            count(1, 100),
+            count(1, RETRIES_MAX),
             "Attempts that a request may fail at backends which serve other requests.",
         )
         .default("3"),
         key(
             "share",
-            number(0.0, 10.0),
+            number(0.0, RETRIES_MAX as f64),
             "The budget of repeated attempts after such failures: how many of them each new \
              request pays for. 0.2 allows one repeated attempt for five requests. Each tenant has \
              its own budget; without tenants, the flows share 1024 budgets. A budget holds 100 \
-             attempts at the start and at most.",
+             attempts at the start, and at most 100 or twice the share.",
         )
         .default("0.2"),
     ],

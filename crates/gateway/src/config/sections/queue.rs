@@ -106,9 +106,9 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             count(0, 1000),
             "How many later requests of its own flow may go before a request because their \
              prompts are cached where a place is free, in the order `fifo`. Other flows are not \
-             affected. 0: the order inside a flow never gives way.",
+             affected. 0: caches never change the order inside a flow.",
         )
-        .default("256"),
+        .unset("`256`; 0 where no band has an objective (`slo_ttft = \"0s\"`)"),
         key(
             "cache_delay",
             OBJECTIVE,
@@ -145,7 +145,14 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              are (`cached_tokens`).",
         )
         .default("false"),
-        key("admission", Keyword(words::<Admission>), "Which requests may wait.").default("all"),
+        key(
+            "admission",
+            Keyword(words::<Admission>),
+            "Which requests may wait. `all`: those of every band; in a full queue one of a higher \
+             band takes the place of one of a lower band. `until-full`: those of every band while \
+             there is room; none of them loses its place. `critical-only`: critical ones.",
+        )
+        .default("all"),
         key(
             "bands",
             WordOrTable {
@@ -173,9 +180,10 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              first token. Inside a flow, requests that can still meet their objective are fresh \
              and go first. The others are late and are served behind them, when there is room. In \
              a lasting overload (`overload_after`), late requests get 503, and so do new ones that \
-             would be late, but never critical ones. A client may state its own objective. With \
-             0s there is no objective: `order` alone decides, and headers of clients do not \
-             change that.",
+             would be late, but never critical ones. A client may state its own objective. With 0s there is no objective: \
+             `order` alone decides, as long as `cache_reorder` is not set, and headers of clients \
+             do not change that. So with the order `fifo` a flow is served first come, first \
+             served; where backends load models on demand, `model_stay` must be 0s for that, too.",
         )
         .unset("`2s`; none with the orders deadline and workload"),
         key(

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use flow::BackendTraits;
 
+use super::DrainCause;
 use super::tenants::{Secret, SecretSource};
-use super::{BackendKind, DrainCause};
 
 /// The configuration of one model server.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +34,26 @@ pub struct BackendSpec {
     pub tls_name: Option<String>,
     /// Why it gets no new requests, if its source says so.
     pub drain: Option<DrainCause>,
+}
+
+/// The software of a model server, which determines the paths of its health, models and metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BackendKind {
+    /// Not given: the server is asked.
+    #[default]
+    Auto,
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// Ollama.
+    Ollama,
+    /// llama.cpp's server.
+    LlamaCpp,
+    /// A remote API: it has no metrics and no automatic bounds.
+    OpenAi,
+    /// Anything that speaks HTTP.
+    Generic,
 }
 
 // === impl BackendSpec ===

@@ -119,7 +119,7 @@ backends  h:8000: auto at http://h:8000, models read from it, 64 places
           servers found on the well-known local ports
 ";
     assert_eq!(Summary(&resolve(&source("t.toml"), text).unwrap()).to_string(), expected);
-    let off = resolve(&source("t.toml"), "[queue]\nmax_size = 0").unwrap();
+    let off = resolve(&source("t.toml"), "[queue]\ntotal_capacity = 0").unwrap();
     assert!(Summary(&off).to_string().contains("queue     off: "));
     let reserve = "up to 3.13 % of the places for higher bands, at least 1 for critical requests; \
                    none of fewer than 32 places";

@@ -2,11 +2,17 @@
 
 use flow::{Bounds, Hysteresis, Span};
 
-use super::{bad, good, yaml};
+use super::{Config, bad, good, yaml};
+
+/// A file whose sections of other designs imply no profile.
+#[track_caller]
+fn own_rules(text: &str) -> Config {
+    good(&format!("profile = 'none'\n{text}"))
+}
 
 #[test]
 fn n01_the_queue_of_nexus_means_total_capacity_and_ttl() {
-    let flow = good("[queue]\nenabled = true\nmax_size = 50\nmax_wait_seconds = 12").flow;
+    let flow = own_rules("[queue]\nenabled = true\nmax_size = 50\nmax_wait_seconds = 12").flow;
     assert!(flow.enabled);
     assert_eq!(flow.total_capacity, 50);
     assert_eq!(flow.default_class.capacity, 50, "the same number unless given");
@@ -73,7 +79,7 @@ fn every_alias_means_its_key() {
             _ => &["server"],
         };
         for name in names {
-            assert_eq!(good(&format!("[{name}]\n{theirs}")), ours, "[{name}] {theirs}");
+            assert_eq!(own_rules(&format!("[{name}]\n{theirs}")), ours, "[{name}] {theirs}");
         }
     }
 }
@@ -83,7 +89,8 @@ fn sections_of_both_names_add_up() {
     let text = "[queue]\nflow_capacity = 3\n[fair_request_queue]\ntotal_capacity = 4";
     let flow = good(text).flow;
     assert_eq!((flow.total_capacity, flow.default_class.capacity), (4, 3));
-    let text = "queue:\nfair_request_queue: { total_capacity: 4 }\nrequest_queue_controller:\n";
+    let text = "profile: none\nqueue:\nfair_request_queue: { total_capacity: 4 }\n\
+                request_queue_controller:\n";
     let config = yaml(text).unwrap();
     assert_eq!((config.flow.total_capacity, config.flow.bounds), (4, Bounds::Auto));
 }
@@ -121,7 +128,7 @@ fn x06_keys_without_an_effect_are_accepted_with_a_notice() {
     let text = "[request_queue_controller]\nnumPoppers = 10\npopper_wait_base = '10ms'\n\
                 popperWaitJitterMax = '1ms'\nexpiry_cleanup_interval = '5s'\n\
                 [workload]\ncleanup_interval = '1m'";
-    let config = good(text);
+    let config = own_rules(text);
     assert_eq!(config.flow, good("").flow);
     assert_eq!(config.notices.len(), 5);
     assert!(config.notices.iter().all(|notice| notice.text.contains("has no effect")));

@@ -1,0 +1,124 @@
+//! G01: request queuing and prioritization in Nexus.
+
+use serde_json::json;
+
+use super::backend;
+use crate::support::gateway::ONE;
+use crate::support::queueing::succeed;
+use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat};
+
+/// The section of `nexus.toml`, with these limits.
+fn queue(max_size: u32, max_wait_seconds: u32) -> String {
+    let limits = format!("max_size = {max_size}\nmax_wait_seconds = {max_wait_seconds}\n");
+    format!("[queue]\nenabled = true\n{limits}{ONE}")
+}
+
+fn high(model: &str) -> HttpRequest {
+    chat(model).header("X-Nexus-Priority", "HiGh")
+}
+
+/// The response of a request that has waited for this long.
+fn timed_out(seconds: u32) -> serde_json::Value {
+    json!({"error": {
+        "message": format!("Request timed out after {seconds}s in queue"),
+        "type": "service_unavailable",
+        "code": "queue_timeout",
+    }})
+}
+
+/// Stories 1 and 2, assumption 7: high before normal, and each in the order of arrival over all
+/// models, whatever clients want.
+#[test]
+fn g01_q05_high_goes_before_normal_and_each_in_the_order_of_arrival() {
+    let server = Backend::held();
+    let served = backend(server.address(), &["a", "b"]);
+    let gateway = Gateway::start(&format!("{}{served}", queue(100, 30)));
+    let mut calls = vec![gateway.send(&chat("a").tag("running"))];
+    server.await_running(1);
+    let asks = [
+        chat("a").tag("n1"),
+        chat("a").tag("n2").header("x-slo-ttft-ms", "60000"),
+        chat("b").tag("n3").header("x-slo-ttft-ms", "1"),
+        high("a").tag("h1"),
+        high("a").tag("h2"),
+        high("b").tag("h3"),
+        chat("a").tag("n4").header("X-Nexus-Priority", "urgent"),
+        chat("a").tag("n5").priority("critical").with("service_tier", "flex"),
+    ];
+    for (others, ask) in asks.iter().enumerate() {
+        calls.push(gateway.enqueue(ask, others));
+    }
+    assert_eq!(gateway.depth(), 8);
+    server.open();
+    succeed(calls);
+    assert_eq!(server.tags(), ["running", "h1", "h2", "h3", "n1", "n2", "n3", "n4", "n5"]);
+}
+
+/// FR-006 and the first edge case: a full queue refuses, also a request of high priority, and its
+/// depth stays.
+#[test]
+fn g01_n03_a_full_queue_refuses_high_requests_too_and_evicts_none() {
+    let backend = Backend::held();
+    let (gateway, running) = Gateway::occupied(&queue(2, 30), &backend, &chat("m"));
+    let mut calls = vec![running, gateway.enqueue(&chat("m"), 0), gateway.enqueue(&chat("m"), 1)];
+    for ask in [chat("m"), high("m"), chat("m").priority("critical")] {
+        let refused = gateway.ask(&ask);
+        assert_eq!(refused.status, 503, "{}", refused.text());
+        assert!(refused.retry_after() >= 1);
+        assert_eq!(gateway.depth(), 2);
+    }
+    backend.release(1);
+    backend.await_seen(2);
+    calls.push(gateway.enqueue(&high("m"), 1));
+    backend.open();
+    succeed(calls);
+}
+
+/// Story 3: the time to wait, and the response after it to the letter.
+#[test]
+fn g01_n02_a_timeout_has_the_response_of_the_document() {
+    let backend = Backend::held();
+    let (gateway, _running) = Gateway::occupied(&queue(100, 1), &backend, &chat("m"));
+    let answer = gateway.ask(&chat("m"));
+    assert_eq!((answer.status, answer.header("content-type")), (503, Some("application/json")));
+    assert!(answer.retry_after() >= 1);
+    assert_eq!(answer.json(), timed_out(1));
+    assert_eq!(answer.json().as_object().unwrap().len(), 1);
+}
+
+/// FR-009, SC-010: a request whose backend fails waits again until its time is over, and is served
+/// as soon as the backend is well.
+#[test]
+fn g01_n05_a_failing_request_is_tried_again_until_it_succeeds() {
+    let backend = Backend::start(|seen| match seen.number {
+        0..6 => ScriptedResponse::json(500, "{}"),
+        _ => ScriptedResponse::ok(),
+    });
+    let gateway = Gateway::before(&queue(100, 30), &backend);
+    let answer = gateway.ask(&chat("m").tag("patient"));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(backend.tags(), ["patient"; 7]);
+}
+
+/// The same edge case: if its time is over, it gets the response of a timeout.
+#[test]
+fn g01_n05_a_request_that_fails_to_the_end_has_timed_out() {
+    let backend = Backend::start(|_| ScriptedResponse::json(500, "{}"));
+    let gateway = Gateway::before(&queue(100, 2), &backend);
+    let answer = gateway.ask(&chat("m"));
+    assert_eq!((answer.status, answer.json()), (503, timed_out(2)));
+    assert!(backend.seen().len() > 3, "{}", backend.seen().len());
+}
+
+/// The edge case of a disabled queue, in both ways.
+#[test]
+fn g01_c08_a_disabled_queue_refuses_what_would_wait() {
+    for section in ["enabled = false\nmax_size = 100\n", "max_size = 0\n"] {
+        let backend = Backend::held();
+        let config = format!("[queue]\n{section}{ONE}");
+        let (gateway, running) = Gateway::occupied(&config, &backend, &chat("m"));
+        gateway.ask(&high("m")).refused(503, "queue_disabled");
+        backend.open();
+        succeed([running]);
+    }
+}
