@@ -51,7 +51,7 @@ use crate::multipart;
 use crate::reply::Fault;
 
 pub(crate) use self::batch_sender::Sender;
-pub(crate) use self::caller::{Caller, Proof, admin_right, caller, credential_names};
+pub(crate) use self::caller::{Caller, Proof, admin_right, caller, credential_names, presented};
 pub(crate) use self::content_encoding::decoded;
 pub(crate) use self::preferences::Preferences;
 pub(crate) use self::prompt_size::BYTES_PER_TOKEN;

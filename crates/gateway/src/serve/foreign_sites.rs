@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use crate::admin_access;
 use crate::config::Config;
 use crate::ingress::headers::{self, is_preflight};
-use crate::ingress::path::{AdminPage, Route};
+use crate::ingress::path::Route;
 use crate::reply::Fault;
 
 /// `same-origin` if the browser itself sees one origin. A page cannot set this header.
@@ -140,10 +140,9 @@ impl Guarded {
     /// What stands behind a route, if a key would protect it.
     fn by(route: &Route) -> Option<Self> {
         match route {
-            Route::Visibility(AdminPage::Usage) | Route::Dispatch(_) | Route::Drain(_) => {
-                Some(Self::Pages)
+            Route::Visibility(_) | Route::Dispatch(_) | Route::Drain(_) => {
+                route.needs_right().then_some(Self::Pages)
             }
-            Route::Visibility(page) => page.says_much().then_some(Self::Pages),
             Route::Batch(_) => Some(Self::Files),
             Route::Proxied { .. } | Route::Models | Route::ModelCard | Route::Tags => {
                 Some(Self::Models)

@@ -20,6 +20,7 @@ use super::lazy_waker::LazyWaker;
 use super::quiet_waker::QuietWaker;
 use super::stream_executor::StreamExecutor;
 use super::{raw, route};
+use crate::admin_access::Peer;
 use crate::config::settings::Server;
 use crate::durable_queues::DurableQueues;
 use crate::lifecycle::StartError;
@@ -101,7 +102,7 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
         let _ = stream.try_write(&raw(&Fault::Overloaded.into()));
         return;
     };
-    let peer = stream.peer_addr().map(|address| address.ip()).ok();
+    let peer = Peer::of(stream.peer_addr().ok(), || stream.local_addr().ok());
     let Some((stream, certificate)) = client_stream(&worker, stream).await else { return };
     let activity = Arc::new(Activity::default());
     let socket = ClientSocket::new(
