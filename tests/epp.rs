@@ -9,6 +9,7 @@ mod malformed;
 mod messages;
 mod modes;
 mod observability;
+mod page_access;
 mod queueing;
 mod random_clients;
 mod reflection;

@@ -38,6 +38,7 @@ mod objectives;
 mod ollama_errors;
 mod outage_states;
 mod outages;
+mod page_access;
 mod page_proofs;
 mod passthrough;
 mod paths;

@@ -95,7 +95,8 @@ fn the_unit_is_hardened() {
     run(command.args(["security", "--offline=true", "--threshold=15"]).arg(unit));
 }
 
-/// Unpacked by another tool, which checks sizes and sums, and asked in a chroot.
+/// Unpacked by another tool, which checks sizes and sums, and asked in a chroot. The debug build is
+/// dynamic, so that its libraries must be in the image as well.
 #[test]
 fn the_image_serves_with_its_own_files_as_a_user_that_is_not_root() {
     let bundle = fresh_folder().join("bundle");

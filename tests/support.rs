@@ -20,6 +20,7 @@ pub(crate) mod gateway;
 pub(crate) mod http_request;
 pub(crate) mod keys;
 pub(crate) mod metrics;
+pub(crate) mod own_address;
 pub(crate) mod process;
 pub(crate) mod prometheus;
 pub(crate) mod queueing;

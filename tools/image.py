@@ -2,7 +2,7 @@
 """image.py PROGRAM ARCHITECTURE VERSION FOLDER: an image in OCI's layout, without a daemon.
 
 The image has one layer: the program, its configuration, the roots of certificates, and a user that
-is not root. There is no shell. The time of its files is SOURCE_DATE_EPOCH, so the same program
+is not root. A dynamic program has the libraries of this machine beside it. There is no shell. The time of its files is SOURCE_DATE_EPOCH, so the same program
 gives the same bytes. deploy/docker/Dockerfile describes the same image.
 """
 
@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import subprocess
 import sys
 import tarfile
 import time
@@ -22,6 +23,19 @@ ACCOUNTS = {
     "etc/passwd": f"tidegate:x:{USER}:{USER}:Tidegate:/var/lib/tidegate:/sbin/nologin\n",
     "etc/group": f"tidegate:x:{USER}:\n",
 }
+
+
+def libraries(program):
+    """The files that a dynamic program needs, at the paths where its loader looks for them."""
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+    words = [line.split() for line in listed.stdout.splitlines()]
+    if not any("=>" in line for line in words):
+        with open(program, "rb") as file:
+            if b"/ld-linux" in file.read(8192):
+                sys.exit(f"{program} is dynamic, and this machine does not know its libraries")
+        return []
+    paths = [path for line in words for path in line if path.startswith("/")]
+    return sorted(os.path.normpath(path) for path in paths)
 
 
 def layer(program, epoch):
@@ -47,12 +61,19 @@ def layer(program, epoch):
         add("var/lib/tidegate", 0o750, owner=USER)
         for name, text in ACCOUNTS.items():
             add(name, 0o644, text.encode())
+        needed = {path.lstrip("/"): path for path in libraries(program)}
+        folders = {"/".join(name.split("/")[:depth]) for name in needed
+                   for depth in range(1, name.count("/") + 1)}
+        for folder in sorted(folders - {"usr"}):
+            add(folder, 0o755)
         files = {"usr/bin/tidegate": program, "etc/tidegate/tidegate.toml": CONFIGURATION}
+        files.update(needed)
         if os.path.exists(CERTIFICATES):
             files[CERTIFICATES.lstrip("/")] = CERTIFICATES
         for name, path in files.items():
             with open(path, "rb") as file:
-                add(name, 0o755 if name.startswith("usr/bin") else 0o644, file.read())
+                is_program = name == "usr/bin/tidegate" or name in needed
+                add(name, 0o755 if is_program else 0o644, file.read())
     return archive.getvalue()
 
 

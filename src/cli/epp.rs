@@ -52,13 +52,14 @@ pub(super) struct Epp {
 impl Epp {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
         let Self { flags, health_listen, metrics_listen, existing } = self;
-        let Translation { flags: existing, log_level, notes } = existing.translate()?;
+        let Translation { flags: existing, log_level, tracing, notes } = existing.translate()?;
         let health = value("--health-listen", "epp.health_listen", health_listen);
         let metrics = value("--metrics-listen", "epp.metrics_listen", metrics_listen);
         // A flag of our own goes before one of the existing picker.
         let more = existing.into_iter().chain(health).chain(metrics);
         let mut source = flags.source("epp.listen", more);
         source.log_level = source.log_level.or(log_level.map(str::to_owned));
+        source.tracing = tracing;
         let picker = Picker::start(source)?;
         print(out, &format!("listening on grpc://{}", picker.address()))?;
         print(out, &format!("health on grpc://{}", picker.health_address()))?;

@@ -6,6 +6,7 @@
 //! so a command line that begins with one of these flags is one of `epp`.
 
 mod endpoint_picker_config;
+mod flag_values;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,7 +15,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::error::Error;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use gateway::config::Flag;
+use gateway::config::{Flag, nearest};
+
+use self::flag_values::{Form, boolean};
 
 pub(super) use endpoint_picker_config::{Mapping, Outcome};
 
@@ -31,19 +34,24 @@ struct KnownFlag {
 enum Means {
     /// The value of a key.
     Key(&'static str),
+    /// The same for a switch, which may stand without a value.
+    Switch(&'static str),
     /// A port, on all addresses.
     Port(&'static str),
     PoolGroup,
     /// The first port; there is one key for it.
     TargetPorts,
     Verbosity,
+    LogLevel,
     LogFormat,
     SecureServing,
+    Tracing,
     ConfigFile,
     ConfigText,
-    /// No meaning here; the text says why. A switch may stand without a value.
-    Nothing(&'static str),
-    Switch(&'static str),
+    /// No meaning here; the text says why.
+    Nothing(Form, &'static str),
+    /// A switch, which may stand without a value. It is always so here; the text says why.
+    Always(bool, &'static str),
 }
 
 macro_rules! flags {
@@ -55,6 +63,9 @@ macro_rules! flags {
 const RECOGNISED: &str = "the engine and the names of its metrics are recognised";
 const OWN_HINT: &str = "the names of the protocol are used";
 const OWN_LOG: &str = "the log has one format for all levels";
+const NO_LEADER: &str = "there is no leader: each ready replica takes requests and has a queue of \
+                         its own, so order, shares and limits hold for each replica alone; run one \
+                         replica for one queue";
 
 const KNOWN: &[KnownFlag] = flags! {
     "pool-name" => Means::Key("discovery.kubernetes.pool"),
@@ -73,41 +84,51 @@ const KNOWN: &[KnownFlag] = flags! {
     "config-text" => Means::ConfigText,
     "v" => Means::Verbosity,
     "zap-encoder" => Means::LogFormat,
-    "zap-devel" => Means::Switch(OWN_LOG),
-    "zap-log-level" => Means::Nothing("--log-level sets the level"),
-    "zap-stacktrace-level" => Means::Nothing(OWN_LOG),
-    "zap-time-encoding" => Means::Nothing(OWN_LOG),
-    "total-queued-requests-metric" => Means::Nothing(RECOGNISED),
-    "total-running-requests-metric" => Means::Nothing(RECOGNISED),
-    "kv-cache-usage-percentage-metric" => Means::Nothing(RECOGNISED),
-    "lora-info-metric" => Means::Nothing(RECOGNISED),
-    "cache-info-metric" => Means::Nothing(RECOGNISED),
-    "enable-multi-engine" => Means::Switch(RECOGNISED),
-    "engine-label-key" => Means::Nothing("the label is llm-d.ai/engine-type"),
-    "model-server-metrics-scheme" => Means::Nothing("that of the backend is used"),
-    "model-server-metrics-path" => Means::Nothing("that of the recognised engine is used"),
-    "model-server-metrics-port" => Means::Nothing("that of the backend is used"),
-    "model-server-metrics-https-insecure-skip-verify" => Means::Switch("certificates are checked"),
-    "refresh-prometheus-metrics-interval" => Means::Nothing("metrics are counted as they happen"),
-    "metrics-staleness-threshold" => Means::Nothing("the queue counts its own requests in flight"),
-    "grpc-max-recv-msg-size" => Means::Nothing("server.body_limit bounds a request"),
-    "grpc-max-send-msg-size" => Means::Nothing("messages to Envoy have at most 62,000 bytes"),
-    "ha-enable-leader-election" => Means::Switch("each replica serves, with a queue of its own"),
-    "disable-endpoint-subset-filter" => Means::Switch("a subset is always respected"),
-    "emit-endpoint-scores" => Means::Switch("x-routing-reason and the log have the reasons"),
-    "tls-min-version" => Means::Nothing("TLS 1.2 and 1.3 are accepted"),
-    "kubeconfig" => Means::Nothing("discovery.kubernetes has the keys url, token_file and ca_file"),
-    "destination-endpoint-hint-key" => Means::Nothing(OWN_HINT),
-    "destination-endpoint-hint-metadata-namespace" => Means::Nothing(OWN_HINT),
-    "enable-cert-reload" => Means::Switch("changed certificates are always read"),
-    "health-checking" => Means::Switch("health checks are always on, on both ports"),
-    "tracing" => Means::Switch("traces.endpoint switches traces on"),
-    "enable-pprof" => Means::Switch("there are no profiles over HTTP"),
-    "enable-grpc-stream-metrics" => Means::Switch("the metrics of requests are always on"),
-    "metrics-endpoint-auth" => Means::Switch("keys protect the pages (docs/SECURITY.md)"),
-    "metrics-client-ca-file" => Means::Nothing("keys protect the pages (docs/SECURITY.md)"),
-    "metrics-cert-dir" => Means::Nothing("the pages of the picker have no TLS"),
-    "allow-experimental-plugins" => Means::Switch("there are no plugins"),
+    "zap-log-level" => Means::LogLevel,
+    "zap-devel" => Means::Always(false, OWN_LOG),
+    "zap-stacktrace-level" => Means::Nothing(Form::StackLevel, OWN_LOG),
+    "zap-time-encoding" => Means::Nothing(Form::TimeEncoding, OWN_LOG),
+    "total-queued-requests-metric" => Means::Nothing(Form::Text, RECOGNISED),
+    "total-running-requests-metric" => Means::Nothing(Form::Text, RECOGNISED),
+    "kv-cache-usage-percentage-metric" => Means::Nothing(Form::Text, RECOGNISED),
+    "lora-info-metric" => Means::Nothing(Form::Text, RECOGNISED),
+    "cache-info-metric" => Means::Nothing(Form::Text, RECOGNISED),
+    "enable-multi-engine" => Means::Always(true, RECOGNISED),
+    "engine-label-key" => Means::Nothing(Form::Text, "the label is llm-d.ai/engine-type"),
+    "model-server-metrics-scheme" => Means::Nothing(Form::Scheme, "that of the backend is used"),
+    "model-server-metrics-path" => Means::Nothing(Form::Text, RECOGNISED),
+    "model-server-metrics-port" => Means::Nothing(Form::Number, "that of the backend is used"),
+    "model-server-metrics-https-insecure-skip-verify" =>
+        Means::Always(false, "certificates are checked"),
+    "refresh-prometheus-metrics-interval" =>
+        Means::Nothing(Form::Duration, "metrics are counted as they happen"),
+    "metrics-staleness-threshold" =>
+        Means::Nothing(Form::Duration, "the queue counts its own requests in flight"),
+    "grpc-max-recv-msg-size" => Means::Nothing(Form::Size, "server.body_limit bounds a request"),
+    "grpc-max-send-msg-size" =>
+        Means::Nothing(Form::Size, "messages to Envoy have at most 62,000 bytes"),
+    "ha-enable-leader-election" => Means::Always(false, NO_LEADER),
+    "disable-endpoint-subset-filter" => Means::Always(false, "a subset is always respected"),
+    "emit-endpoint-scores" =>
+        Means::Always(false, "x-routing-reason and the log have the reasons"),
+    "tls-min-version" => Means::Nothing(Form::Text, "TLS 1.2 and 1.3 are accepted"),
+    "kubeconfig" => Means::Nothing(
+        Form::Text,
+        "discovery.kubernetes has the keys url, token_file and ca_file",
+    ),
+    "destination-endpoint-hint-key" => Means::Nothing(Form::Text, OWN_HINT),
+    "destination-endpoint-hint-metadata-namespace" => Means::Nothing(Form::Text, OWN_HINT),
+    "enable-cert-reload" => Means::Always(true, "changed certificates are always read"),
+    "health-checking" => Means::Always(true, "health checks are always on, on both ports"),
+    "tracing" => Means::Tracing,
+    "enable-pprof" => Means::Always(false, "there are no profiles over HTTP"),
+    "enable-grpc-stream-metrics" =>
+        Means::Always(true, "the metrics of requests are always on"),
+    "metrics-endpoint-auth" => Means::Switch("admin.kubernetes_tokens"),
+    "metrics-client-ca-file" =>
+        Means::Nothing(Form::Text, "keys protect the pages (docs/SECURITY.md)"),
+    "metrics-cert-dir" => Means::Nothing(Form::Text, "the pages of the picker have no TLS"),
+    "allow-experimental-plugins" => Means::Always(false, "there are no plugins"),
 };
 
 /// What the existing picker has by default, and its deployments expect.
@@ -117,6 +138,10 @@ const IMPLIED: [(&str, &str, &str); 4] = [
     ("--metrics-port", "epp.metrics_listen", "0.0.0.0:9090"),
     ("llm-d's metric names", "epp.llm_d_metrics", "true"),
 ];
+
+/// The same where pods are found through an API server, which can say what a token may do.
+const IMPLIED_IN_CLUSTER: (&str, &str, &str) =
+    ("--metrics-endpoint-auth", "admin.kubernetes_tokens", "true");
 
 /// The groups of an InferencePool, and their names in the configuration.
 const POOL_GROUPS: [(&str, &str); 2] =
@@ -131,6 +156,8 @@ pub(super) struct ExistingFlags(Vec<(&'static KnownFlag, String)>);
 pub(super) struct Translation {
     pub(super) flags: Vec<Flag>,
     pub(super) log_level: Option<&'static str>,
+    /// Whether traces are wanted, if that was said.
+    pub(super) tracing: Option<bool>,
     /// One line for each setting without a meaning.
     pub(super) notes: Vec<String>,
 }
@@ -155,16 +182,37 @@ fn respelt(argument: &str) -> Option<String> {
     Some(format!("{}{value}", known.flag))
 }
 
+/// An argument that is most likely a misspelt flag of the existing picker, with the dashes by which
+/// the command line's parser takes it for one and suggests the right one.
+fn misspelt(argument: &str) -> Option<String> {
+    let text = argument.strip_prefix('-')?;
+    let text = text.strip_prefix('-').unwrap_or(text);
+    let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
+    // One letter is a flag of this program, or the verbosity.
+    if name.len() < 3 {
+        return None;
+    }
+    let split = |letter: char| match letter.is_ascii_uppercase() {
+        true => format!("-{}", letter.to_ascii_lowercase()),
+        false => letter.to_string(),
+    };
+    let name: String = name.chars().map(split).collect();
+    nearest(&name, KNOWN.iter().map(|known| known.name))?;
+    Some(format!("--{name}{value}"))
+}
+
 /// A command line in this program's form: with the command `epp`, and with its spelling of flags.
 pub(crate) fn with_command(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
-    let respelt = |argument: &OsString| argument.to_str().and_then(respelt);
-    if arguments.get(1).and_then(respelt).is_some() {
+    let first = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
+    if (respelt(first).or_else(|| misspelt(first))).is_some() {
         arguments.insert(1, "epp".into());
     }
     if arguments.get(1).is_some_and(|command| command == "epp") {
         for argument in arguments.iter_mut().skip(2) {
-            if let Some(flag) = respelt(argument) {
+            let text = argument.to_str().unwrap_or_default();
+            let is_older = text.starts_with('-') && !text.starts_with("--");
+            if let Some(flag) = respelt(text).or_else(|| misspelt(text).filter(|_| is_older)) {
                 *argument = flag.into();
             }
         }
@@ -176,7 +224,7 @@ pub(crate) fn with_command(arguments: impl IntoIterator<Item = OsString>) -> Vec
 
 impl Means {
     fn is_switch(self) -> bool {
-        matches!(self, Self::Switch(_) | Self::SecureServing)
+        matches!(self, Self::Switch(_) | Self::Always(..) | Self::SecureServing | Self::Tracing)
     }
 }
 
@@ -222,7 +270,12 @@ impl ExistingFlags {
     pub(super) fn translate(self) -> Result<Translation> {
         let mut to = Translation::default();
         if !self.0.is_empty() {
-            to.flags.extend(IMPLIED.map(|(flag, key, value)| {
+            let in_cluster = |(known, _): &(&KnownFlag, String)| {
+                matches!(known.name, "pool-name" | "endpoint-selector")
+            };
+            let is_in_cluster = self.0.iter().any(in_cluster);
+            let implied = IMPLIED.into_iter().chain(is_in_cluster.then_some(IMPLIED_IN_CLUSTER));
+            to.flags.extend(implied.map(|(flag, key, value)| {
                 let value = value.to_owned();
                 Flag::Implied { flag, key, value }
             }));
@@ -249,6 +302,7 @@ impl Translation {
         let flag = known.flag;
         match known.means {
             Means::Key(key) => self.push(flag, key, value),
+            Means::Switch(key) => self.push(flag, key, &boolean(flag, value)?.to_string()),
             Means::Port(key) => {
                 let Ok(port) = value.parse::<u16>() else {
                     bail!("{flag} is {value:?}, allowed is a port")
@@ -270,18 +324,32 @@ impl Translation {
                     bail!("{flag} has several ports: name them in an InferencePool (--pool-name)")
                 }
             }
-            Means::Verbosity => self.log_level = Some(level(value)?),
-            Means::LogFormat => {
-                let format = if value == "json" { "json" } else { "text" };
-                self.push(flag, "log.format", format);
+            Means::Verbosity => self.log_level = Some(flag_values::verbosity(flag, value)?),
+            Means::LogLevel => self.log_level = Some(flag_values::level(flag, value)?),
+            Means::LogFormat => match value {
+                "json" => self.push(flag, "log.format", "json"),
+                "console" => self.push(flag, "log.format", "text"),
+                _ => bail!("{flag} is {value:?}, allowed are json and console"),
+            },
+            Means::SecureServing => {
+                if !boolean(flag, value)? {
+                    self.push(flag, "epp.tls", "off");
+                }
             }
-            Means::SecureServing if value == "false" => self.push(flag, "epp.tls", "off"),
-            Means::SecureServing => {}
+            Means::Tracing => self.tracing = Some(boolean(flag, value)?),
             Means::ConfigFile => self.add_config(&Mapping::read(Path::new(value))?),
             Means::ConfigText => {
                 self.add_config(&Mapping::of(value).context("--config-text cannot be read")?);
             }
-            Means::Nothing(why) | Means::Switch(why) => self.note(flag, why),
+            Means::Nothing(form, why) => {
+                form.check(flag, value)?;
+                self.note(flag, why);
+            }
+            Means::Always(here, why) => {
+                if boolean(flag, value)? != here {
+                    self.note(flag, why);
+                }
+            }
         }
         Ok(())
     }
@@ -295,14 +363,4 @@ impl Translation {
             }
         }
     }
-}
-
-/// The level of the log for a verbosity: its debug is 4 and its trace is 5.
-fn level(verbosity: &str) -> Result<&'static str> {
-    Ok(match verbosity.parse::<i64>() {
-        Ok(..=3) => "info",
-        Ok(4) => "debug",
-        Ok(5..) => "trace",
-        Err(_) => bail!("--v is {verbosity:?}, allowed is a number"),
-    })
 }

@@ -23,6 +23,9 @@ plugins:
 - {name: limit, type: concurrency-detector, parameters: {maxConcurrency: 32, headroom: 0.1}}
 - {name: turns, type: round-robin-fairness-policy}
 - {type: session-affinity-scorer}
+- {type: lora-affinity-scorer}
+- {type: single-profile-handler}
+- {name: extra, type: example-plugin}
 schedulingProfiles:
 - name: default
   plugins:
@@ -86,6 +89,16 @@ fn x02_x06_the_existing_pickers_configuration_is_read_as_far_as_it_maps() {
     ] {
         assert!(row(lost).contains("no effect: "), "{lost}: {said}");
     }
+    for (plugin, why) in [
+        ("plugin lora-affinity-scorer", "no effect: nothing refers to it"),
+        ("plugin single-profile-handler", "the same: "),
+        ("plugin extra (example-plugin)", "no effect: the plugin is not known"),
+    ] {
+        assert!(row(plugin).contains(why), "{plugin}: {said}");
+    }
+    for referred in ["plugin queue-scorer", "plugin best", "plugin limit", "plugin turns"] {
+        assert_eq!(row(referred), "", "{said}");
+    }
 }
 
 /// Without a limit there, those of the queue here hold, and the check says so.
@@ -129,6 +142,8 @@ fn x02_x06_the_existing_pickers_command_line_starts_the_picker() {
         "--v=4",
         "--secure-serving=false",
         "--enable-pprof",
+        "--health-checking",
+        "--ha-enable-leader-election=false",
         "--kv-cache-usage-percentage-metric=vllm:kv_cache_usage_perc",
         "--config-file",
         &file,
@@ -147,16 +162,37 @@ fn x02_x06_the_existing_pickers_command_line_starts_the_picker() {
     let said = picker.access();
     assert_eq!(said.matches("--enable-pprof has no effect here").count(), 1, "{said}");
     assert!(said.contains("flowControl.enableEviction true has no effect here"), "{said}");
+    for said_nothing in ["--health-checking has", "--ha-enable-leader-election has"] {
+        assert!(!said.contains(said_nothing), "{said}");
+    }
+    let leader = "--ha-enable-leader-election has no effect here: there is no leader: each ready \
+                  replica takes requests and has a queue of its own";
+    let arguments = [&arguments[..], &["--ha-enable-leader-election", "--health-checking=false"]];
+    let picker = Process::start_saying(&arguments.concat(), &words);
+    eventually("told", || match picker.access() {
+        said if said.contains(leader) && said.contains("--health-checking has") => Ok(()),
+        said => Err(said),
+    });
 }
 
 #[test]
 fn x06_a_misspelt_flag_of_the_existing_picker_gets_a_suggestion() {
-    for (flag, meant) in [("--pool-nam=p", "--pool-name"), ("--grpc-helth-port=1", "--grpc-health")]
-    {
-        let Output { status, stderr, .. } = tidegate().args(["epp", flag]).output().unwrap();
-        let said = String::from_utf8_lossy(&stderr);
-        assert!(!status.success() && said.contains(meant), "{said}");
+    for (flag, meant) in [
+        ("--pool-nam=p", "'--pool-name'"),
+        ("--grpc-helth-port=1", "'--grpc-health-port'"),
+        ("-poolNam", "'--pool-name'"),
+        ("-grpcHelthPort", "'--grpc-health-port'"),
+    ] {
+        for command in [&["epp"][..], &[]] {
+            let mut tidegate = tidegate();
+            let output = tidegate.args(command).arg(flag).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && said.contains(meant), "{said}");
+        }
     }
+    // The flags of this program are its own.
+    assert!(run(tidegate().arg("--help")).contains("Usage: tidegate "));
+    assert!(run(tidegate().arg("--version")).starts_with("tidegate "));
 }
 
 #[test]
@@ -166,6 +202,18 @@ fn x06_a_wrong_value_of_the_existing_pickers_flags_is_refused() {
         ("--grpc-port", "many", "allowed is a port"),
         ("--pool-group", "bogus", groups),
         ("--pool-group", "any.x-k8s.io", groups),
+        ("--secure-serving", "maybe", "allowed are true and false"),
+        ("--tracing", "yes", "allowed are true and false"),
+        ("--metrics-endpoint-auth", "on", "allowed are true and false"),
+        ("--ha-enable-leader-election", "2", "allowed are true and false"),
+        ("--zap-encoder", "xml", "allowed are json and console"),
+        ("--zap-log-level", "loud", "allowed are debug, info, error, panic and a number"),
+        ("--zap-time-encoding", "sundial", "allowed are epoch, millis"),
+        ("--v", "much", "allowed is a number"),
+        ("--metrics-staleness-threshold", "2 seconds", "allowed is a duration"),
+        ("--model-server-metrics-port", "http", "allowed is a number"),
+        ("--model-server-metrics-scheme", "ftp", "allowed are http, https"),
+        ("--grpc-max-recv-msg-size", "10 MiB", "allowed is a number of bytes"),
     ] {
         let mut command = tidegate();
         // The wrong key ends the process also if the flag does not.

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 
+use crate::support::api_server::{ApiServer, pod, pool};
 use crate::support::envoy::FREE;
 use crate::support::tools::{python, run};
 use crate::support::wait::BOUND;
@@ -89,6 +90,50 @@ fn x02_every_name_is_listed_on_both_ports() {
         let wanted = format!("(all) SERVING\n{PICKER} SERVING\n");
         assert_eq!(listed, wanted + "liveness SERVING\nreadiness SERVING\n");
     }
+}
+
+/// The probes of the existing picker ask for `inference-extension`. Before the pool is known every
+/// request would be refused.
+#[test]
+fn x02_the_picker_serves_once_its_pool_is_known_and_while_it_exists() {
+    let backend = Backend::quick();
+    let api = ApiServer::start();
+    api.put("pods", pod("pod-0", backend.address()));
+    api.forbid("list", "inferencepools");
+    let picker = Gateway::picker(&api.section("pool = \"llama\""), FREE);
+    let names = ["", PICKER, "inference-extension", "readiness", "liveness"];
+    let said = || names.map(|name| check(&picker, name) == "SERVING").to_vec();
+    let await_all = |wanted: [bool; 5]| {
+        eventually("its state", || match said() {
+            said if said == wanted => Ok(()),
+            said => Err(format!("{said:?}")),
+        });
+    };
+    eventually("asked for the pool", || match api.seen("list").len() {
+        0 => Err("nothing yet".to_owned()),
+        _ => Ok(()),
+    });
+    assert_eq!(said(), [false, false, false, false, true]);
+    // The pool is known, and has no pod: requests wait for one.
+    api.delete("pods", "pod-0");
+    api.put("inferencepools", pool("llama", &[backend.address().port()]));
+    api.allow_all();
+    await_all([true; 5]);
+    // An API server that is away changes nothing that is known.
+    api.put("pods", pod("pod-0", backend.address()));
+    picker.await_ready(1);
+    api.forbid("list", "inferencepools");
+    api.forbid("watch", "inferencepools");
+    api.compact();
+    eventually("told", || match picker.get("/status").text() {
+        page if page.contains("discovery_failing") => Ok(()),
+        page => Err(page),
+    });
+    assert_eq!(said(), [true; 5]);
+    // A pool that is deleted gets no pods.
+    api.allow_all();
+    api.delete("inferencepools", "llama");
+    await_all([false, false, false, false, true]);
 }
 
 /// Requests wait for the first backend: only readiness says that they should go elsewhere.

@@ -121,13 +121,17 @@ fn x02_a_watch_survives_pages_compactions_cuts_and_slow_lines() {
 fn x02_p02_objectives_and_rewrites_of_the_cluster_apply() {
     let servers = servers(1);
     let api = cluster(&servers);
-    let of_pool = json!({"name": "llama"});
+    let of_pool = json!({"name": "llama", "group": "inference.networking.k8s.io"});
     let objective = |name: &str, priority: i64| {
         let spec = json!({"priority": priority, "poolRef": of_pool});
         json!({"metadata": {"name": name}, "spec": spec})
     };
     api.put("inferenceobjectives", objective("gold", 10));
     api.put("inferenceobjectives", objective("own", 10));
+    // Pools of both groups may have the same name.
+    let of_other = json!({"name": "llama", "group": "inference.networking.x-k8s.io"});
+    let spec = json!({"priority": 10, "poolRef": of_other});
+    api.put("inferenceobjectives", json!({"metadata": {"name": "other"}, "spec": spec}));
     let matches = json!([{"model": {"type": "Exact", "value": "food-review"}}]);
     let rules = json!([{"matches": matches, "targets": [{"modelRewrite": "m"}]}]);
     api.put(
@@ -150,6 +154,7 @@ fn x02_p02_objectives_and_rewrites_of_the_cluster_apply() {
         band => Err(band),
     });
     assert_eq!(band("own"), "best_effort", "the configuration goes before the cluster");
+    assert_eq!(band("other"), "normal", "it is of a pool of another group");
     api.put("inferenceobjectives", objective("gold", -1));
     eventually("best effort", || match band("gold") {
         band if band == "best_effort" => Ok(()),
@@ -228,6 +233,20 @@ fn x02_m03_an_empty_pool_and_a_wrong_rewrite_are_told_by_name() {
         "there is no backend: the InferencePool llama with the selector app=vllm finds no \
          endpoint in the namespace models",
     );
+}
+
+#[test]
+fn x02_m03_pods_that_refuse_their_model_lists_are_told_by_name() {
+    let servers = servers(3);
+    servers[1..].iter().for_each(|server| server.set_forbidding(true));
+    let api = cluster(&servers);
+    let gateway = Gateway::launch(&format!("{TWO}{}", api.section("pool = \"llama\"")));
+    gateway.await_ready(1);
+    let why = "gets no requests: its model list is unknown: /v1/models answered 403 Forbidden";
+    told(&gateway, &format!("pod-1 {why}"));
+    let said = told(&gateway, &format!("pod-2 {why}"));
+    assert!(said.contains("tidegate explain model_list_unknown"), "{said}");
+    assert!(!said.contains("All is well"), "{said}");
 }
 
 /// Two servers of one pool, the second of which lists another model.

@@ -43,11 +43,11 @@ fn json_lines(arguments: &[&[&str]], variables: &[(&str, &str)]) -> Vec<Value> {
 #[track_caller]
 fn has_error(lines: &[Value], part: &str) {
     let is_it = |line: &&Value| {
-        let message = line["fields"]["message"].as_str().unwrap_or_default();
+        let message = line["message"].as_str().unwrap_or_default();
         line["level"] == "ERROR" && message.contains(part)
     };
     assert!(lines.iter().any(|line| is_it(&line)), "{part:?} is not in {lines:?}");
-    let timed = |line: &Value| line["timestamp"].as_str().is_some_and(|time| time.len() > 20);
+    let timed = |line: &Value| line["time"].as_str().is_some_and(|time| time.len() > 20);
     assert!(lines.iter().all(timed), "{lines:?}");
 }
 
@@ -98,6 +98,7 @@ fn x06_in_json_standard_output_is_json_from_the_first_line() {
         let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{first:?}"));
         assert!(line["message"].as_str().unwrap().starts_with(start), "{line}");
         assert!(line["time"].is_string(), "{line}");
+        assert_eq!((&line["level"], &line["target"]), (&"INFO".into(), &"tidegate".into()));
     }
 }
 

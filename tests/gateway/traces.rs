@@ -107,6 +107,28 @@ fn m02_a_request_is_one_tree_with_its_wait_its_attempts_and_its_first_token() {
     assert_eq!(sent.header("tracestate"), Some("vendor=1,other=2"));
 }
 
+/// As a collector's operator gives them to all programs of a cluster.
+#[test]
+fn m02_x02_the_variables_of_opentelemetry_switch_traces_on() {
+    let (receiver, backend) = (Receiver::start(), Backend::quick());
+    let endpoint = format!("http://{}", receiver.0.address());
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+        ("OTEL_SERVICE_NAME", "epp"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret"),
+    ];
+    let settings = config(TWO, &[("one", backend.address())]);
+    let gateway = Gateway::launch_in(&settings, &variables);
+    gateway.await_ready(1);
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+    let spans = receiver.await_spans(2);
+    assert_eq!(named(&spans, "chat m")["resource"]["service.name"], "epp");
+    let log = gateway.process.log();
+    assert!(log.contains("OTEL_EXPORTER_OTLP_HEADERS has no effect"), "{log}");
+    assert!(!log.contains("secret"), "{log}");
+}
+
 /// A histogram names a traced request of each bucket, for readers of OpenMetrics.
 #[test]
 fn m02_a_bucket_of_a_histogram_names_a_trace() {

@@ -140,7 +140,10 @@ const GATEWAY: &[Room] = &[
             "upstream",
         ],
     ),
-    ("kubernetes", &["band_alias", "config", "jitter", "plain_file", "task", "upstream"]),
+    (
+        "kubernetes",
+        &["api_keys", "band_alias", "config", "jitter", "places", "plain_file", "task", "upstream"],
+    ),
     ("usage", &["calendar", "clock", "task"]),
     ("tenants", &["calendar", "config", "upstream", "usage"]),
     ("reply", &[]),
@@ -168,7 +171,10 @@ const GATEWAY: &[Room] = &[
         &["clock", "config", "jitter", "prometheus_parser", "scheduler", "tls", "upstream"],
     ),
     ("tls_listener", &["clock", "config", "file_watch", "socket", "task", "tls"]),
-    ("admin_access", &["api_keys", "clock", "config", "ingress", "reply", "tls_listener"]),
+    (
+        "admin_access",
+        &["api_keys", "clock", "config", "ingress", "kubernetes", "reply", "tls_listener"],
+    ),
     (
         "check",
         &["api_keys", "backend", "calendar", "clock", "config", "schema", "tls", "tls_listener"],

@@ -7,11 +7,4 @@ shift
 # As a container has it.
 mkdir -p "$root/dev"
 mount --bind /dev "$root/dev"
-# A debug build is dynamic, and the image has no libraries.
-if ldd "$root/usr/bin/tidegate" 2>/dev/null | grep '=>' >/dev/null; then
-	for folder in /lib /lib64 /usr/lib; do
-		mkdir -p "$root$folder"
-		mount --bind "$folder" "$root$folder"
-	done
-fi
 exec chroot --userspec=65532:65532 "$root" /usr/bin/tidegate "$@"

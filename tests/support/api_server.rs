@@ -46,6 +46,8 @@ struct State {
     /// Verbs and plurals that are forbidden.
     forbidden: Vec<(&'static str, String)>,
     token: Option<String>,
+    /// The users of other tokens, and the paths that each may request, with a verb before each.
+    readers: BTreeMap<String, (String, Vec<String>)>,
     /// The rules of the roles of service accounts, by their tokens. Without any account every
     /// request is allowed.
     accounts: BTreeMap<String, Value>,
@@ -63,6 +65,8 @@ struct State {
 
 /// A request.
 struct Asked {
+    method: String,
+    body: Value,
     path: String,
     query: BTreeMap<String, String>,
     token: Option<String>,
@@ -203,6 +207,13 @@ impl ApiServer {
         self.set(|state| drop(state.accounts.insert(token.to_owned(), rules)));
     }
 
+    /// Knows a token of this user, who may request these paths, each with a verb before it.
+    pub(crate) fn add_reader(&self, token: &str, user: &str, paths: &[&str]) {
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        let reader = (user.to_owned(), paths);
+        self.set(|state| drop(state.readers.insert(token.to_owned(), reader)));
+    }
+
     pub(crate) fn forbid(&self, verb: &'static str, kind: &str) {
         self.set(|state| state.forbidden.push((verb, kind.to_owned())));
     }
@@ -265,6 +276,34 @@ fn is_selected(object: &Value, query: &BTreeMap<String, String>) -> bool {
     pairs.all(has) && name.is_none_or(|name| object["metadata"]["name"] == name)
 }
 
+// === impl State ===
+
+impl State {
+    /// The answer to a review of a token, or of what a user may do.
+    fn review(&self, path: &str, review: &Value) -> Value {
+        let spec = &review["spec"];
+        if path.ends_with("tokenreviews") {
+            let reader = spec["token"].as_str().and_then(|token| self.readers.get(token));
+            let status = match reader {
+                Some((user, _)) => json!({
+                    "authenticated": true,
+                    "user": {"username": user, "groups": ["system:authenticated"]},
+                }),
+                None => json!({"error": "invalid bearer token"}),
+            };
+            return json!({"kind": "TokenReview", "status": status});
+        }
+        let wanted = &spec["nonResourceAttributes"];
+        let [verb, path] = ["verb", "path"].map(|key| wanted[key].as_str().unwrap_or_default());
+        let may = |(user, paths): &(String, Vec<String>)| {
+            spec["user"] == user.as_str() && paths.contains(&format!("{verb} {path}"))
+        };
+        let is_known = spec["groups"][0] == "system:authenticated";
+        let allowed = is_known && self.readers.values().any(may);
+        json!({"kind": "SubjectAccessReview", "status": {"allowed": allowed}})
+    }
+}
+
 // === impl Shared ===
 
 impl Shared {
@@ -278,10 +317,19 @@ impl Shared {
         loop {
             let asked = Asked::read(&mut reader)?;
             let is_watch = asked.query.contains_key("watch");
-            match self.refusal(&asked, is_watch) {
+            let verb = match asked.method.as_str() {
+                "POST" => "create",
+                _ if is_watch => "watch",
+                _ => "list",
+            };
+            match self.refusal(&asked, verb) {
                 Some((code, message)) => {
                     let status = json!({"kind": "Status", "code": code, "message": message});
                     respond(&mut writer, code, &status)?;
+                }
+                None if verb == "create" => {
+                    let answer = self.state().review(&asked.path, &asked.body);
+                    respond(&mut writer, 201, &answer)?;
                 }
                 None if is_watch => return self.watch(&asked, &mut writer),
                 None => self.list(&asked, &mut writer)?,
@@ -289,9 +337,8 @@ impl Shared {
         }
     }
 
-    fn refusal(&self, asked: &Asked, is_watch: bool) -> Option<(u16, String)> {
-        let mut state = self.state();
-        let verb = if is_watch { "watch" } else { "list" };
+    fn refusal(&self, asked: &Asked, verb: &str) -> Option<(u16, String)> {
+        let (mut state, is_watch) = (self.state(), verb == "watch");
         let query: Vec<String> =
             asked.query.iter().map(|(name, value)| format!("{name}={value}")).collect();
         state.seen.push(format!("{verb} {}?{}", asked.path, query.join("&")));
@@ -308,6 +355,9 @@ impl Shared {
         // The API server asks for the rights before it looks whether it knows the kind.
         if is_denied || state.forbidden.iter().any(is_ours) {
             return Some((403, format!("User \"test\" cannot {verb} resource")));
+        }
+        if verb == "create" {
+            return None;
         }
         if !state.kinds.contains(&asked.path) {
             return Some((404, "the server could not find the requested resource".into()));
@@ -433,7 +483,14 @@ impl Asked {
             }
             lines.push(line);
         }
-        let target = lines.first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
+        let length = lines.iter().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.parse().ok())?
+        });
+        let mut body = vec![0; length.unwrap_or_default()];
+        reader.read_exact(&mut body)?;
+        let mut words = lines.first().map(|line| line.split(' ')).into_iter().flatten();
+        let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         let bearer = |line: &String| {
@@ -442,6 +499,8 @@ impl Asked {
             value.strip_prefix("Bearer ").filter(|_| is_token).map(str::to_owned)
         };
         Ok(Self {
+            method: method.to_owned(),
+            body: serde_json::from_slice(&body).unwrap_or_default(),
             path: path.to_owned(),
             query: pairs.map(|(name, value)| (name.to_owned(), decoded(value))).collect(),
             token: lines.iter().find_map(bearer),

@@ -1,16 +1,20 @@
 //! Who may see the status pages, and who may change something there.
 //!
-//! Without tenants and keys every client may, as on one's own machine. Otherwise a request needs an
-//! admin key, or a client certificate that the configuration names. To read and to change are two
-//! rights.
+//! With `admin.kubernetes_tokens` the roles of a cluster say what a token may do. Without such
+//! tokens, tenants and keys every client may see the pages, and a client on the same machine may
+//! change something. Otherwise a request needs an admin key, or a client certificate that the
+//! configuration names. To read and to change are two rights.
 
-use http::{Extensions, HeaderMap};
+use std::net::{IpAddr, SocketAddr};
+
+use http::{Extensions, HeaderMap, Method};
 
 use crate::api_keys::AdminRight;
 use crate::clock;
 use crate::config::settings::{Config, OpenPages};
 use crate::ingress;
-use crate::ingress::path::{AdminPage, DispatchCall};
+use crate::ingress::path::{self, AdminPage, DispatchCall};
+use crate::kubernetes::{Cluster, ReviewError, TokenVerdict};
 use crate::reply::Fault;
 use crate::tls_listener::ClientCertificate;
 
@@ -20,6 +24,32 @@ pub(crate) struct Visitor<'a> {
     headers: &'a HeaderMap,
     /// The name in the certificate of its connection.
     certified: Option<&'a str>,
+    /// Whether its connection never left this machine.
+    is_local: bool,
+    /// What a cluster says about its token.
+    reviewed: Option<&'a Reviewed>,
+}
+
+/// What the roles of a cluster say about the token of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Reviewed(Result<AdminRight, Fault>);
+
+/// What a request asks for, with its token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a str,
+}
+
+/// Where a client's connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) ip: Option<IpAddr>,
+    /// Whether both of its ends are loopback addresses. The client's end alone proves nothing: a
+    /// proxy of a service mesh uses such an address for the requests of all machines.
+    is_local: bool,
 }
 
 /// Checks that a client may see a page.
@@ -50,7 +80,43 @@ pub(crate) fn may_call(
 
 /// Checks that a client may change something while the gateway runs.
 pub(crate) fn may_change(config: &Config, visitor: Visitor<'_>) -> Result<(), Fault> {
-    if has_keys(config) { need(config, AdminRight::Change, visitor) } else { Ok(()) }
+    match has_keys(config) {
+        true => need(config, AdminRight::Change, visitor),
+        false if visitor.is_local => Ok(()),
+        false => Err(Fault::KeylessChange),
+    }
+}
+
+/// Asks the cluster what the token of a request may do, where the configuration says so. A key of
+/// an operator needs no review.
+pub(crate) async fn review(cluster: &Cluster, asked: Asked<'_>) -> Option<Reviewed> {
+    let Asked { config, headers, method, path } = asked;
+    let token = ingress::presented(headers)?;
+    let now = clock::since_epoch().as_secs();
+    if let Ok(_) | Err(Fault::AdminOnly) = ingress::admin_right(config, headers, now) {
+        return None;
+    }
+    let (verb, right) = match path::is_read(method) {
+        true => ("get", AdminRight::Read),
+        false => ("post", AdminRight::Change),
+    };
+    Some(Reviewed(match cluster.review(token, (verb, path)).await {
+        Ok(TokenVerdict::Allowed) => Ok(right),
+        Ok(TokenVerdict::Denied) => Err(Fault::AdminOnly),
+        Ok(TokenVerdict::Unknown) => Err(Fault::InvalidKey),
+        Err(ReviewError(why)) => Err(Fault::ReviewAway(why)),
+    }))
+}
+
+/// Logs who may use the status pages at an address that other machines reach, where no key protects
+/// them.
+pub(crate) fn announce(config: &Config, pages: SocketAddr) {
+    if !pages.ip().is_loopback() && !has_keys(config) {
+        tracing::info!(
+            "every client that reaches {pages} sees the status pages; a change there, such as a \
+             drain, needs an admin key unless it comes from this machine"
+        );
+    }
 }
 
 /// Checks that a client may see what belongs to all tenants.
@@ -97,6 +163,9 @@ fn need(config: &Config, right: AdminRight, visitor: Visitor<'_>) -> Result<(), 
 
 /// The right that a client has. If it sends a key, only the key counts.
 fn right_of(config: &Config, visitor: Visitor<'_>) -> Result<AdminRight, Fault> {
+    if let Some(Reviewed(right)) = visitor.reviewed {
+        return right.clone();
+    }
     match ingress::admin_right(config, visitor.headers, clock::since_epoch().as_secs()) {
         Err(Fault::MissingKey) => {
             let certified = visitor.certified.ok_or(Fault::MissingKey)?;
@@ -120,7 +189,8 @@ fn open_pages(config: &Config) -> OpenPages {
 fn has_keys(config: &Config) -> bool {
     // Also without a single key: to withdraw the last key must not open the pages.
     let has_keys = config.auth.key_file.is_some() || !config.auth.keys.is_empty();
-    !config.tenants.is_empty() || has_keys || config.admin.has_certificates()
+    let has_tokens = config.admin.kubernetes_tokens;
+    !config.tenants.is_empty() || has_keys || has_tokens || config.admin.has_certificates()
 }
 
 // === impl Visitor ===
@@ -128,6 +198,23 @@ fn has_keys(config: &Config) -> bool {
 impl<'a> Visitor<'a> {
     pub(crate) fn of(headers: &'a HeaderMap, extensions: &'a Extensions) -> Self {
         let certificate = extensions.get::<ClientCertificate>();
-        Self { headers, certified: certificate.and_then(ClientCertificate::name) }
+        let certified = certificate.and_then(ClientCertificate::name);
+        Self { headers, certified, is_local: false, reviewed: extensions.get() }
+    }
+
+    /// The same with its connection, by which it may make a change.
+    pub(crate) fn from(self, peer: Peer) -> Self {
+        Self { is_local: peer.is_local, ..self }
+    }
+}
+
+// === impl Peer ===
+
+impl Peer {
+    /// The two ends of a connection, as far as they are known.
+    pub(crate) fn of(client: Option<SocketAddr>, own: impl FnOnce() -> Option<SocketAddr>) -> Self {
+        let is_loopback = |end: SocketAddr| end.ip().to_canonical().is_loopback();
+        let is_local = client.is_some_and(is_loopback) && own().is_some_and(is_loopback);
+        Self { ip: client.map(|client| client.ip()), is_local }
     }
 }

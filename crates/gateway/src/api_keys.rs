@@ -71,6 +71,10 @@ impl KeyDigest {
         Self(Sha256::digest(key.as_bytes()).into())
     }
 
+    pub(crate) fn bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     /// Whether two digests are equal. The time does not depend on where they differ.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         let differing = self.0.iter().zip(&other.0).fold(0, |all, (one, two)| all | (one ^ two));

@@ -20,6 +20,7 @@ mod engine_metrics;
 mod fleet_state;
 mod health_check;
 mod health_state;
+mod list_wait;
 mod loaded_models;
 mod model_ids;
 mod model_list;

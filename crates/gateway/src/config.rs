@@ -50,7 +50,8 @@ use file::Format;
 pub struct Source {
     /// The file, TOML or YAML by its ending.
     pub file: Option<PathBuf>,
-    /// The environment's variables, by name. Only those with the prefix `TIDEGATE_` count.
+    /// The environment's variables, by name. Those with the prefix `TIDEGATE_` count, and those
+    /// of OpenTelemetry about traces.
     pub variables: Vec<(String, String)>,
     /// Flags, in the order of the command line. A later one replaces an earlier one.
     pub flags: Vec<Flag>,
@@ -58,6 +59,8 @@ pub struct Source {
     pub target: Option<String>,
     /// The level of log messages, given as a flag.
     pub log_level: Option<String>,
+    /// Whether traces are wanted, if a flag says so. If not, none are sent, whatever else is given.
+    pub tracing: Option<bool>,
 }
 
 /// A flag that gives a value.
@@ -193,7 +196,8 @@ impl Source {
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         };
         let mut variables: Vec<_> = std::env::vars_os().filter_map(pair).collect();
-        variables.retain(|(name, _)| name.starts_with(PREFIX));
+        let prefixes = [PREFIX, overrides::OPEN_TELEMETRY];
+        variables.retain(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix)));
         self.variables = variables;
         self
     }

@@ -54,7 +54,7 @@ use crate::config::settings::tenants::Tenant;
 use crate::reply::Fault;
 
 pub(crate) use self::batch_sender::Sender;
-pub(crate) use self::caller::{Caller, Proof, admin_right, caller, credential_names};
+pub(crate) use self::caller::{Caller, Proof, admin_right, caller, credential_names, presented};
 pub(crate) use self::content_encoding::decoded;
 pub(crate) use self::cost_estimate::TokenClaim;
 pub(crate) use self::preferences::Preferences;

@@ -4,8 +4,8 @@
 //! `reflector` follows the objects of one resource, without IO. `endpoints` and `rules` make
 //! backends and rules from objects. `driver` drives the reflectors with the requests of
 //! `api_server`, for each target that `follow` follows. Whatever fails, the last known state stays
-//! in use, and [`Cluster`] says what is wrong. There is no request to change anything in the
-//! cluster.
+//! in use, and [`Cluster`] says what is wrong. `token_review` asks whether a client may
+//! see the status pages. There is no request to change anything in the cluster.
 
 mod api_server;
 mod driver;
@@ -16,6 +16,7 @@ mod objects;
 mod reflector;
 mod resource;
 mod rules;
+mod token_review;
 mod trouble;
 
 #[cfg(test)]
@@ -25,6 +26,8 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
+use self::token_review::Reviews;
+pub(crate) use self::token_review::{ReviewError, TokenVerdict};
 use self::trouble::{Effect, Trouble};
 use crate::config::settings::{BackendSpec, ClusterRules, Kubernetes};
 
@@ -33,6 +36,7 @@ use crate::config::settings::{BackendSpec, ClusterRules, Kubernetes};
 pub(crate) struct Cluster {
     settings: watch::Sender<Option<Kubernetes>>,
     troubles: Mutex<Vec<Trouble>>,
+    reviews: Reviews,
 }
 
 /// What is wrong, in words.
@@ -61,7 +65,11 @@ pub(crate) enum ClusterChange {
 
 impl Cluster {
     pub(crate) fn new(settings: Option<Kubernetes>) -> Self {
-        Self { settings: watch::Sender::new(settings), troubles: Mutex::default() }
+        Self {
+            settings: watch::Sender::new(settings),
+            troubles: Mutex::default(),
+            reviews: Reviews::default(),
+        }
     }
 
     /// Applies new settings.

@@ -15,6 +15,7 @@ mod ended_requests;
 mod enqueue_times;
 mod histogram;
 mod journal;
+mod json_line;
 mod labels;
 mod last_answers;
 pub mod log;

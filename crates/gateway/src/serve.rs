@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::admin_access;
 use crate::config::{Config, Source};
 use crate::durable_queues::{self, DurableQueues};
 use crate::lifecycle::{self, Running, StartError};
@@ -90,6 +91,7 @@ impl Gateway {
             tracing::info!("there are no tenants: the priorities that clients state are trusted");
         }
         let doors = worker::Doors::api(admin.is_none());
+        admin_access::announce(&running.state.config.load(), admin_address.unwrap_or(address));
         for listener in listeners {
             let (queues, tls) = (durable_queues.clone(), tls.clone());
             running.add(worker::start(&running.state, listener, (doors, queues, tls))?);
@@ -161,6 +163,7 @@ pub(crate) fn visibility(
     state: &Arc<State>,
     listener: TcpListener,
 ) -> Result<JoinHandle<()>, StartError> {
+    admin_access::announce(&state.config.load(), listener.local_addr()?);
     worker::start(state, listener, (worker::Doors::admin(), None, None))
 }
 
@@ -171,6 +174,7 @@ pub(crate) fn pages(
     durable_queues: &Arc<DurableQueues>,
     tls: Option<Arc<TlsListener>>,
 ) -> Result<JoinHandle<()>, StartError> {
+    admin_access::announce(&state.config.load(), listener.local_addr()?);
     let queues = Some(Arc::clone(durable_queues));
     worker::start(state, listener, (worker::Doors::batch(), queues, tls))
 }

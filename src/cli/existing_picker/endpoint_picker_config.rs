@@ -4,7 +4,7 @@
 //! or the reason why it sets none. Weights of scorers are relative. The weight that the existing
 //! picker has by default stands for the default of the key here, and another weight scales that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -30,6 +30,22 @@ const BLOCK_TOKENS: u64 = 64;
 /// What bounds the queue if the file does not.
 const LIMITS: &str = "queue.flow_capacity limits the waiting requests of a flow (100 by default), \
                       queue.total_capacity those of all flows (1000)";
+
+/// Plugins that work there without a reference, and why nothing is missing here.
+const UNREFERENCED: &[(&str, &str)] = &[
+    ("single-profile-handler", "one set of weights is for all requests"),
+    ("approx-prefix-cache-producer", "the prompts at each backend are remembered"),
+    ("inflight-load-producer", "requests in flight are counted"),
+    ("openai-parser", "OpenAI's API is read"),
+    ("anthropic-parser", "Anthropic's API is read"),
+    ("vllmhttp-parser", "vLLM's API is read"),
+    ("passthrough-parser", "other bodies pass as they are"),
+    ("metrics-data-source", "metrics of a recognised engine are read"),
+    ("core-metrics-extractor", "metrics of a recognised engine are read"),
+];
+
+/// The ends of types that have an effect only where something refers to them.
+const REFERRED: [&str; 5] = ["-scorer", "-filter", "-picker", "-detector", "-discovery"];
 
 /// All settings of a file.
 #[derive(Debug, Default)]
@@ -88,7 +104,10 @@ impl Mapping {
             match name.as_str() {
                 "apiVersion" | "kind" => {}
                 "featureGates" => mapping.gates(value),
-                "plugins" => mapping.plugins(&plugins),
+                "plugins" => {
+                    mapping.plugins(&plugins);
+                    mapping.unreferenced(&plugins, &references(&file));
+                }
                 "schedulingProfiles" => mapping.profiles(value, &plugins),
                 "saturationDetector" => mapping.detector(value, &plugins),
                 "flowControl" => mapping.flow_control(value, &plugins),
@@ -129,6 +148,27 @@ impl Mapping {
         for (name, plugin) in plugins {
             for (parameter, value) in plugin.parameters.into_iter().flatten() {
                 self.parameter((name, plugin.kind), parameter, value);
+            }
+        }
+    }
+
+    /// Plugins that no profile and no other setting names.
+    fn unreferenced(&mut self, plugins: &Plugins<'_>, references: &BTreeSet<&str>) {
+        let left = plugins.iter().filter(|(name, _)| !references.contains(*name));
+        for (name, Plugin { kind, .. }) in left {
+            let theirs = match name == kind {
+                true => format!("plugin {name}, without a reference"),
+                false => format!("plugin {name} ({kind}), without a reference"),
+            };
+            let known = UNREFERENCED.iter().find(|(known, _)| known == kind);
+            let needs_one =
+                kind.contains("-policy") || REFERRED.iter().any(|end| kind.ends_with(end));
+            match known {
+                Some((_, why)) => self.same(theirs, why),
+                None if needs_one => {
+                    self.nothing(theirs, "nothing refers to it, so it has no effect there either");
+                }
+                None => self.nothing(theirs, "the plugin is not known"),
             }
         }
     }
@@ -301,6 +341,25 @@ fn plugins(file: &Map<String, Value>) -> Plugins<'_> {
         Some((name, Plugin { kind, parameters }))
     });
     entries.collect()
+}
+
+/// All names that a setting of the file refers to, such as those of `pluginRef`.
+fn references(file: &Map<String, Value>) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    let mut left: Vec<(&str, &Value)> = entries(file).collect();
+    while let Some((name, value)) = left.pop() {
+        match value {
+            Value::String(text) if name.ends_with("Ref") => _ = found.insert(text.as_str()),
+            Value::Object(table) => left.extend(entries(table)),
+            Value::Array(values) => left.extend(values.iter().map(|value| (name, value))),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn entries(table: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
+    table.iter().map(|(name, value)| (name.as_str(), value))
 }
 
 /// The name and the type of the plugin that an entry refers to. A type may stand for a name.

@@ -88,6 +88,7 @@ fn condition(
         returns_in_seconds: status.returns_in.map(Span::secs_f64),
         drained_by_operator: status.drain == Some(DrainCause::Operator),
         last_error: status.last_error,
+        list_failing_seconds: status.list_failing.map(Span::secs_f64),
         models: status.models,
         in_flight: view.map_or(0, |view| view.in_flight.iter().sum()),
         stock: view.map_or(0, |view| view.stock),

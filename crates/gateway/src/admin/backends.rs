@@ -150,6 +150,7 @@ fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
         state: StateWord::Leaving,
         reason: None,
         returns_in: None,
+        list_failing: None,
         models: Vec::new(),
         last_check: None,
         last_reading: None,

@@ -94,6 +94,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         state: StateWord::OnTrial,
         reason: Some("it answered 500".into()),
         returns_in: Some(Span::from_millis(2500)),
+        list_failing: None,
         models: vec!["qwen2.5:0.5b".into()],
         last_check: Some((Span::from_millis(1500), "ok".into())),
         last_reading: Some((Span::from_millis(20), reading)),

@@ -27,8 +27,12 @@ pub(super) struct BackendState {
     /// The health status that was logged last.
     logged: HealthStatus,
     pub(super) models: ServedModels,
+    /// When it became a backend.
+    pub(super) joined: Time,
     /// Why its list could not be read the last time.
     pub(super) list_error: Option<String>,
+    /// Since when it has given no list, while its list is unknown.
+    pub(super) list_failing_since: Option<Time>,
     /// How often in a row it has refused its list.
     pub(super) list_refusals: u8,
     /// Whether its list is fetched soon, because it has refused a request.
@@ -68,13 +72,15 @@ pub(super) struct SupplyState {
 // === impl BackendState ===
 
 impl BackendState {
-    pub(super) fn new(spec: BackendSpec, endpoint: Endpoint) -> Self {
+    pub(super) fn new(spec: BackendSpec, endpoint: Endpoint, joined: Time) -> Self {
         let health = Health::new();
         Self {
             logged: health.status(Time::ZERO),
             health,
             models: ServedModels::given(&spec),
+            joined,
             list_error: None,
+            list_failing_since: None,
             list_refusals: 0,
             list_wanted: false,
             list_wanted_at: None,

@@ -37,8 +37,10 @@ pub(super) struct Catalogue {
     pub(super) contexts: BTreeMap<ModelId, u64>,
     /// Whether a backend serves any name.
     pub(super) any: bool,
-    /// Whether the model list of a backend is still unknown.
+    /// Whether a model that no backend lists may be in a list that is still unknown.
     pub(super) not_yet: bool,
+    /// Whether the list of a backend is unknown, and is waited for also beside other lists.
+    pub(super) awaits_lists: bool,
 }
 
 /// One model as the backends list it.
@@ -71,6 +73,7 @@ impl Catalogue {
         for backend in backends.values_mut() {
             catalogue.any |= matches!(backend.models, ServedModels::Any);
             catalogue.not_yet |= matches!(backend.models, ServedModels::Unknown);
+            catalogue.awaits_lists |= backend.is_list_awaited(now);
             let BackendState { spec, models, serves, .. } = backend;
             let listed = models.listed().iter();
             let known =
@@ -84,6 +87,8 @@ impl Catalogue {
                 listed.enter(&mut entries, &spec.id);
             }
         }
+        let knows_list = !catalogue.ids.is_empty() || catalogue.any;
+        catalogue.not_yet &= catalogue.awaits_lists || !knows_list;
         catalogue.entries = entries.into_values().collect();
         catalogue
     }

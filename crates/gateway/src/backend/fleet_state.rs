@@ -111,7 +111,7 @@ impl FleetState {
             }
             match known.remove(&(spec.id.clone(), spec.url.clone())) {
                 Some(id) => self.update_spec(id, spec),
-                None => self.join(spec),
+                None => self.join(spec, now),
             }
         }
         for id in known.into_values() {
@@ -210,7 +210,8 @@ impl FleetState {
         let backends =
             self.backends.values().filter_map(|backend| backend.health.next_change(&settings, now));
         let leaving = self.leaving.iter().map(|&(until, _)| until);
-        backends.chain(leaving).chain(self.catalogue.next_change()).min()
+        let given_up = self.next_list_given_up(now);
+        backends.chain(leaving).chain(self.catalogue.next_change()).chain(given_up).min()
     }
 
     /// The update to publish, if the state has changed.
@@ -223,6 +224,7 @@ impl FleetState {
             *until > now
         });
         self.stale |= self.catalogue.next_change().is_some_and(|at| at <= now);
+        self.stale |= self.note_lists(now);
         let models_changed = std::mem::take(&mut self.stale);
         if models_changed {
             self.renew_catalogue(now);
@@ -255,7 +257,7 @@ impl FleetState {
         self.subsets = Arc::new(self.requested_subsets.number(backends, model_ids, now));
     }
 
-    fn join(&mut self, spec: BackendSpec) {
+    fn join(&mut self, spec: BackendSpec, now: Time) {
         self.last_id += 1;
         let id = BackendId(self.last_id);
         let endpoint = Endpoint::new(id, &spec).and_then(|endpoint| {
@@ -265,7 +267,7 @@ impl FleetState {
             Ok(endpoint)
         });
         match endpoint {
-            Ok(endpoint) => _ = self.backends.insert(id, BackendState::new(spec, endpoint)),
+            Ok(endpoint) => _ = self.backends.insert(id, BackendState::new(spec, endpoint, now)),
             Err(error) => tracing::error!("{error}; the backend is ignored"),
         }
     }
@@ -377,6 +379,7 @@ impl FleetState {
             subsets: self.subsets.clone(),
             leaving: self.leaving.iter().map(|(_, endpoint)| endpoint.id).collect(),
             present: self.backends.len(),
+            lacks_cluster: self.settings.kubernetes.is_some() && !self.has_pool,
             adapters: supply_states
                 .iter()
                 .flat_map(|(_, at)| &at.adapters)

@@ -32,6 +32,8 @@ pub(crate) struct Roster {
     pub(super) leaving: BTreeSet<BackendId>,
     /// The number of configured or discovered backends, without those that are leaving.
     pub(super) present: usize,
+    /// Whether the backends of a cluster are to be used, and are not known.
+    pub(super) lacks_cluster: bool,
     /// The ids of adapters (LoRA) that a backend has loaded.
     pub(super) adapters: BTreeSet<ModelId>,
 }
@@ -104,6 +106,11 @@ impl Roster {
     /// Whether no backend is configured or discovered.
     pub(crate) fn is_empty(&self) -> bool {
         self.present == 0
+    }
+
+    /// Whether no backend is known, because a cluster that may have some is not known.
+    pub(crate) fn lacks_cluster(&self) -> bool {
+        self.lacks_cluster && self.is_empty()
     }
 
     /// Whether a backend of this model is ready.

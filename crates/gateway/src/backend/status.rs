@@ -24,6 +24,8 @@ pub(crate) struct BackendStatus {
     pub(crate) returns_in: Option<Span>,
     /// Why it is drained, if it is.
     pub(crate) drain: Option<DrainCause>,
+    /// For how long it has given no model list, where its list is unknown.
+    pub(crate) list_failing: Option<Span>,
     /// The models that it lists; `*` for any.
     pub(crate) models: Vec<String>,
     /// The age and the result of the last health check.
@@ -127,6 +129,7 @@ impl BackendStatus {
             reason,
             returns_in,
             drain: None,
+            list_failing: backend.list_failing_since.map(age),
             models: backend.models.names(),
             last_check: backend.last_check.clone().map(|(at, said)| (age(at), said)),
             last_reading: backend.last_reading.map(|(at, reading)| (age(at), reading)),

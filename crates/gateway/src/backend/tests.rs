@@ -8,6 +8,7 @@ mod fleet;
 mod fleet_state;
 mod fuzz;
 mod health_state;
+mod list_wait;
 mod model_list;
 mod self_detection;
 mod subset;

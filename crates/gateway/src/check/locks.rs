@@ -32,7 +32,7 @@ pub(super) fn check(config: &Config, report: &Report) {
 /// Pages that every machine may read, or no client at all.
 fn pages(config: &Config, notice: &impl Fn(&str, &str)) {
     let has_admin = config.keys.has_admin(AdminRight::Read) || config.admin.has_certificates();
-    if config.admin.without_key.is_some() || has_admin {
+    if config.admin.without_key.is_some() || config.admin.kubernetes_tokens || has_admin {
         return;
     }
     let has_locks = !config.tenants.is_empty() || !config.keys.is_empty();

@@ -2,9 +2,11 @@
 //!
 //! `--set queue.total_capacity=500` and `TIDEGATE_QUEUE__TOTAL_CAPACITY=500` name any key of the
 //! table. In a variable `__` stands between the parts of a path, and a number is the index of a
-//! list. The other flags that concern configuration are short forms of `--set`.
+//! list. The other flags that concern configuration are short forms of `--set`. The variables of
+//! OpenTelemetry stand for keys that nothing else gives.
 
 mod environment;
+mod open_telemetry;
 mod path;
 
 use super::key_aliases::canonical;
@@ -18,6 +20,7 @@ use crate::schema::{
 pub use environment::PREFIX;
 #[cfg(test)]
 pub(super) use environment::variable_of;
+pub(super) use open_telemetry::PREFIX as OPEN_TELEMETRY;
 pub(super) use path::Step;
 
 /// A value for one key.
@@ -50,9 +53,10 @@ pub(super) fn apply(root: &mut Table, source: &Source, report: &Report) {
     for flag in &source.flags {
         apply_flag(root, flag, report);
     }
+    open_telemetry::apply(root, source, report);
 }
 
-/// Whether the file has a value for this key.
+/// Whether there is a value for this key.
 fn is_given(root: &Table, key: &str) -> bool {
     let Some((section, name)) = key.split_once('.') else { return root.contains_key(key) };
     let below = root.get(section).map(|node| &node.value);

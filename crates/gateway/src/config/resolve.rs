@@ -73,6 +73,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         awaits_restart: Vec::new(),
         values,
     };
+    server::refuse_tokens_without_cluster(&root, &config);
     tenants::refuse_lone_tokens(&root, &config);
     tenants::notice_accounts(&root, &config);
     lints::notice(&root, &config);

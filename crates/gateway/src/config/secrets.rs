@@ -70,7 +70,8 @@ fn check_admin(config: &Config, report: &Report) {
         return;
     };
     let has_admin = config.keys.has_admin(AdminRight::Read) || config.admin.has_certificates();
-    let decided = config.admin.without_key.is_some() || has_admin;
+    let admin = &config.admin;
+    let decided = admin.without_key.is_some() || admin.kubernetes_tokens || has_admin;
     if !decided && !report.has_problems_in(&["auth"]) {
         let what = "which other machines reach: make a key with `tidegate key new --admin read`, \
                     or say in admin.without_key which pages need none";

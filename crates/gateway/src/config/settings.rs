@@ -137,6 +137,8 @@ pub struct Admin {
     pub listen: Option<SocketAddr>,
     /// Whether `/ready` fails while a new request of the normal band would be refused.
     pub ready_fails_when_saturated: bool,
+    /// Whether the roles of the cluster say what a token of Kubernetes may do with the pages.
+    pub kubernetes_tokens: bool,
     /// The pages that need no key, if the configuration states them.
     pub without_key: Option<OpenPages>,
     /// Whether the status pages at their own address need TLS.

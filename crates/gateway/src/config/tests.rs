@@ -6,6 +6,7 @@ mod flags;
 mod fuzz;
 mod json_schema;
 mod key_aliases;
+mod open_telemetry;
 mod overrides;
 mod problems;
 mod profiles;

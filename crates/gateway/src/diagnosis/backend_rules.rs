@@ -20,6 +20,10 @@ const EJECTED_KEPT_SECS: f64 = 30.0;
 /// A backend may be full or start for so long.
 const FULL_SECS: f64 = 10.0;
 const STARTING_SECS: f64 = 30.0;
+/// A server that answers may give no model list for so long. A finding about it stays for the other
+/// time, because a server that refuses requests may also fail every other health check.
+const LIST_SECS: f64 = 10.0;
+const LIST_KEPT_SECS: f64 = 30.0;
 
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     if !situation.has_backends {
@@ -140,6 +144,16 @@ fn state_of(backend: &BackendCondition, situation: &Situation) -> Option<StatusF
     let why = reason.as_deref().unwrap_or("the reason is unknown");
     let level = if is_needed(backend, situation) { Level::Trouble } else { Level::Warning };
     let finding = match backend.state {
+        "starting" if backend.list_failing_seconds.is_some_and(|secs| secs >= LIST_SECS) => {
+            let text = format!("{id} gets no requests: {why}");
+            StatusFinding::new("model_list_unknown", level, text)
+                .kept(LIST_KEPT_SECS, format!("{id} got no requests ({why}) until"))
+                .advise(format!(
+                    "Let the gateway read the model list of the server at {}: it may need a key \
+                     (api_key_env), or a rule of the network. Or list its models in [[backends]].",
+                    backend.url
+                ))
+        }
         "unready" => {
             let text = format!("{id} is down: {why}");
             StatusFinding::new(DOWN, level, text).advise(reach(backend))
@@ -174,10 +188,7 @@ fn state_of(backend: &BackendCondition, situation: &Situation) -> Option<StatusF
             let text = format!("{id} is not ready yet: {why}");
             StatusFinding::new("backend_starting", Level::Warning, text)
                 .lasting(STARTING_SECS)
-                .advise(
-                    "Wait until the model is loaded. If the server refuses its model list, \
-                     allow it, or list the models in [[backends]].",
-                )
+                .advise("Wait until the model is loaded.")
         }
         _ => return None,
     };

@@ -23,7 +23,7 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
             1 => "; 1 note".to_owned(),
             more => format!("; {more} notes"),
         };
-        let verdict = if may_wait_in_vain(&situation.queue) {
+        let verdict = if may_wait_in_vain(&situation.queue) || is_starting(situation) {
             "Nothing wrong is found"
         } else {
             "All is well"
@@ -51,6 +51,11 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
         true => text,
         false => capitalised(&text),
     }
+}
+
+/// Whether a backend is not ready yet. It may become so, or a finding will say why not.
+fn is_starting(situation: &Situation) -> bool {
+    situation.backends.iter().any(|backend| backend.state == "starting")
 }
 
 /// Whether requests wait for an unknown time, and have waited for long. A queue that has just begun

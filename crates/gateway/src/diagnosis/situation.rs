@@ -231,6 +231,9 @@ pub(crate) struct BackendCondition {
     pub(crate) is_own_gateway: bool,
     #[serde(skip)]
     pub(crate) lacks_address: bool,
+    /// For how long it has given no model list, where its list is unknown.
+    #[serde(skip)]
+    pub(crate) list_failing_seconds: Option<f64>,
     /// The last failure of a request there.
     pub(crate) last_error: Option<String>,
     pub(crate) models: Vec<String>,

@@ -5,6 +5,7 @@ mod causes;
 mod chains;
 mod evidence;
 mod lasting;
+mod lists;
 mod tokens;
 
 use std::sync::Arc;
@@ -56,8 +57,7 @@ fn well() -> Situation {
 }
 
 fn lost(state: &'static str, reason: &str) -> BackendCondition {
-    let reason = Some(reason.to_owned());
-    BackendCondition { state, ready: false, reason, ..backend("gpu-b") }
+    BackendCondition { state, ready: false, reason: Some(reason.into()), ..backend("gpu-b") }
 }
 
 fn with_second(second: BackendCondition) -> Situation {

@@ -2,9 +2,10 @@
 //!
 //! `liveness` is serving while the process responds. `readiness` equals the page `/ready`. Every
 //! other name is the picker: deployments check its own name, the empty name or one of theirs, such
-//! as `inference-extension`. The picker is serving while requests are accepted, even before any
-//! backend is known: requests may wait for one, or are refused with an error that says why. If
-//! Envoy were told to look elsewhere, it could only fail them or let them pass unseen.
+//! as `inference-extension`. The picker is serving while requests are accepted and its pool is
+//! known. Before, it could only refuse them, and another picker may know the pool. A known pool
+//! without a ready backend is serving: requests wait for one. If Envoy were told to look elsewhere,
+//! it could only fail them or let them pass unseen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ const SUBJECTS: [(&str, Subject); 4] = [
 enum Subject {
     /// Whether the process responds.
     Life,
-    /// Whether requests are accepted.
+    /// Whether requests are accepted, and their backends may be known.
     Door,
     /// Whether requests should be sent here.
     Readiness,
@@ -103,7 +104,7 @@ impl Subject {
     fn status(self, state: &State) -> ServingStatus {
         let well = match self {
             Self::Life => true,
-            Self::Door => !state.is_draining(),
+            Self::Door => !state.is_draining() && !state.fleet.roster().lacks_cluster(),
             Self::Readiness => admin::is_ready(state),
         };
         if well { ServingStatus::Serving } else { ServingStatus::NotServing }

@@ -132,8 +132,8 @@ fn named_tenant(config: &Config, name: &str) -> Option<Arc<Tenant>> {
     config.tenants.iter().find(|tenant| tenant.name == name).cloned()
 }
 
-/// The key of a request.
-fn presented(headers: &HeaderMap) -> Option<&str> {
+/// The key or the token of a request.
+pub(crate) fn presented(headers: &HeaderMap) -> Option<&str> {
     let [authorization, own @ ..] = &CREDENTIALS;
     let bearer = headers.get(authorization).and_then(text).and_then(|value| {
         let (scheme, key) = value.split_at_checked(SCHEME.len())?;

@@ -352,6 +352,19 @@ impl RequestKind {
     }
 }
 
+// === impl Route ===
+
+impl Route {
+    /// Whether it leads to a status page, or to a change there, that not every client may use.
+    pub(crate) fn needs_right(&self) -> bool {
+        match self {
+            Self::Visibility(AdminPage::Usage) | Self::Dispatch(_) | Self::Drain(_) => true,
+            Self::Visibility(page) => page.says_much(),
+            _ => false,
+        }
+    }
+}
+
 // === impl AdminPage ===
 
 impl AdminPage {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION};
-use http::{HeaderValue, Request, Response};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
@@ -103,6 +103,24 @@ impl ApiServer {
     pub(super) async fn list(&self, path: &str) -> Result<ClientResponse, ApiServerError> {
         let request = self.request(path).await?;
         let answer = self.client.send(&self.base, request, PAGE_MAX);
+        match tokio::time::timeout(ANSWER_LIMIT, answer).await {
+            Ok(answer) => answer.map_err(ApiServerError::Client),
+            Err(_) => Err(self.no_answer()),
+        }
+    }
+
+    /// The answer to an object that asks a question, or a refusal.
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: Bytes,
+    ) -> Result<ClientResponse, ApiServerError> {
+        let mut request = self.request(path).await?;
+        *request.method_mut() = Method::POST;
+        *request.body_mut() = Full::new(body);
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        let answer = self.client.send(&self.base, request, REFUSAL_MAX);
         match tokio::time::timeout(ANSWER_LIMIT, answer).await {
             Ok(answer) => answer.map_err(ApiServerError::Client),
             Err(_) => Err(self.no_answer()),

@@ -33,6 +33,8 @@ pub(super) struct Listing<T> {
     /// `None` until they were listed whole.
     pub(super) objects: Option<Objects<T>>,
     pub(super) trouble: Option<Trouble>,
+    /// The group of the API that is used.
+    pub(super) group: &'static str,
 }
 
 /// Where the tasks of all resources get their requests done, and how they say that they have news.
@@ -52,9 +54,11 @@ impl Driver {
     {
         let namespace = self.server.namespace.clone();
         let resource = Resource { kind, namespace, selector };
-        let listing = Arc::new(Mutex::new(Listing { objects: None, trouble: None }));
+        let reflector = Reflector::new(resource.clone());
+        let listing = Listing { objects: None, trouble: None, group: reflector.group() };
+        let listing = Arc::new(Mutex::new(listing));
         let mut task = JoinSet::new();
-        task.spawn(self.clone().drive(Reflector::new(resource.clone()), Arc::clone(&listing)));
+        task.spawn(self.clone().drive(reflector, Arc::clone(&listing)));
         Followed { resource, listing, _task: task }
     }
 
@@ -141,6 +145,7 @@ impl Driver {
         let known = Listing {
             objects: reflector.objects().cloned(),
             trouble: reflector.trouble().cloned(),
+            group: reflector.group(),
         };
         *listing.lock().unwrap_or_else(PoisonError::into_inner) = known;
         self.changed.notify_one();

@@ -14,6 +14,7 @@ use super::objects::{
 use super::resource::{
     ALPHA_POOLS, ENDPOINT_SLICES, Kind, OBJECTIVES, PODS, POOLS, REWRITES, Selector,
 };
+use super::rules::PoolIdentity;
 use super::trouble::{Trouble, told};
 use super::{Cluster, ClusterChange, endpoints, rules};
 use crate::config::settings::{BackendSpec, ClusterRules, Kubernetes, KubernetesTarget, PoolGroup};
@@ -150,7 +151,8 @@ impl FollowedTarget {
         match self {
             Self::Pool { name, pools, pods, objectives, rewrites } => {
                 view.see_pool(name, pools, pods, driver);
-                view.see_rules(name, objectives, rewrites);
+                let group = pools.listing().group;
+                view.see_rules(PoolIdentity { name, group }, objectives, rewrites);
             }
             Self::Service { name, slices, port } => {
                 let listing = slices.listing();
@@ -236,7 +238,7 @@ impl View {
 
     fn see_rules(
         &mut self,
-        pool: &str,
+        pool: PoolIdentity<'_>,
         objectives: &Followed<InferenceObjective>,
         rewrites: &Followed<InferenceModelRewrite>,
     ) {

@@ -173,6 +173,15 @@ pub(super) struct NamedReference {
     pub(super) name: String,
 }
 
+/// The pool of an object.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct PoolReference {
+    pub(super) name: String,
+    /// The API server fills it in, unless the object is older than the field.
+    pub(super) group: String,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct InferenceObjective {
@@ -184,7 +193,7 @@ pub(super) struct InferenceObjective {
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ObjectiveSpec {
     pub(super) priority: Option<i64>,
-    pub(super) pool_ref: Option<NamedReference>,
+    pub(super) pool_ref: Option<PoolReference>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -197,7 +206,7 @@ pub(super) struct InferenceModelRewrite {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct RewriteSpec {
-    pub(super) pool_ref: Option<NamedReference>,
+    pub(super) pool_ref: Option<PoolReference>,
     pub(super) rules: Vec<RewriteRule>,
 }
 

@@ -133,6 +133,11 @@ impl<T: Object + DeserializeOwned> Reflector<T> {
         self.trouble.as_ref()
     }
 
+    /// The group of the API that is used.
+    pub(super) fn group(&self) -> &'static str {
+        self.resource.api(self.api).group
+    }
+
     /// The request to make now.
     pub(super) fn call(&self) -> Call {
         match &self.stage {

@@ -4,17 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flow::{Band, ModelNameRule, ModelNames};
 
-use super::objects::{InferenceModelRewrite, InferenceObjective, NamedReference, RewriteRule};
+use super::objects::{InferenceModelRewrite, InferenceObjective, PoolReference, RewriteRule};
 use super::reflector::Objects;
 use crate::band_alias;
 use crate::config::settings::ClusterRules;
 
+/// The pool whose rules count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolIdentity<'a> {
+    pub(super) name: &'a str,
+    /// The API group in which it was found.
+    pub(super) group: &'a str,
+}
+
 /// The bands of the objectives of a pool.
 pub(super) fn objectives(
     objectives: &Objects<InferenceObjective>,
-    pool: &str,
+    pool: PoolIdentity<'_>,
 ) -> BTreeMap<String, Band> {
-    let ours = objectives.values().filter(|objective| is_of(&objective.spec.pool_ref, pool));
+    let ours = objectives.values().filter(|objective| pool.has(&objective.spec.pool_ref));
     let band = |objective: &InferenceObjective| {
         band_alias::numbered_band(objective.spec.priority.unwrap_or_default())
     };
@@ -26,10 +34,10 @@ pub(super) fn objectives(
 /// used is left out alone. Returns the problem of the first one.
 pub(super) fn rewrites(
     rewrites: &Objects<InferenceModelRewrite>,
-    pool: &str,
+    pool: PoolIdentity<'_>,
     rules: &mut ClusterRules,
 ) -> Option<String> {
-    let ours = rewrites.values().filter(|rewrite| is_of(&rewrite.spec.pool_ref, pool));
+    let ours = rewrites.values().filter(|rewrite| pool.has(&rewrite.spec.pool_ref));
     let mut ours: Vec<_> = ours.collect();
     // Timestamps of the API server are all in the same form, and in UTC.
     ours.sort_by_key(|rewrite| {
@@ -65,6 +73,17 @@ struct Accepted {
     /// The problem of the first rule that was left out, and the number of such rules.
     problem: Option<String>,
     left_out: usize,
+}
+
+// === impl PoolIdentity ===
+
+impl PoolIdentity<'_> {
+    /// Whether an object belongs to the pool. An older one may name no pool, or no group.
+    fn has(self, reference: &Option<PoolReference>) -> bool {
+        reference.as_ref().is_none_or(|PoolReference { name, group }| {
+            name == self.name && (group.is_empty() || group == self.group)
+        })
+    }
 }
 
 // === impl Accepted ===
@@ -151,9 +170,4 @@ fn first(errors: Vec<flow::ModelNameError>) -> String {
 /// The targets of a rule that are not its own name.
 fn other_targets(rule: &ModelNameRule) -> impl Iterator<Item = &str> {
     rule.targets.iter().map(|(model, _)| model.as_str()).filter(|model| *model != rule.name)
-}
-
-/// Whether an object belongs to a pool. An older one may name none.
-fn is_of(reference: &Option<NamedReference>, pool: &str) -> bool {
-    reference.as_ref().is_none_or(|reference| reference.name == pool)
 }

@@ -27,7 +27,7 @@ struct AccessLine {
 /// `number`, which is part of the workload id if the client gave none.
 pub(super) fn write(record: &Record, format: LogFormat, moment: Duration, number: u64) -> String {
     let mut line = AccessLine { out: String::with_capacity(640), format };
-    line.stamp(moment);
+    line.stamp(moment, "\"access\",\"message\":\"request\"");
     line.word("request_id", record.request_id.to_str().unwrap_or_default());
     line.word("method", record.method.as_str());
     line.word("path", &record.path);
@@ -82,7 +82,7 @@ pub(super) fn message(text: &str, format: LogFormat, moment: Duration) -> String
         LogFormat::Text => format!("{text}\n"),
         LogFormat::Json => {
             let mut line = AccessLine { out: String::with_capacity(256), format };
-            line.stamp(moment);
+            line.stamp(moment, "\"tidegate\"");
             line.word("message", text);
             line.finish()
         }
@@ -108,11 +108,17 @@ fn is_harmless(letter: char) -> bool {
 // === impl AccessLine ===
 
 impl AccessLine {
-    fn stamp(&mut self, moment: Duration) {
+    /// The time, and in JSON the other fields that each line of the log has: `target` is written as
+    /// it is, with what may follow it.
+    fn stamp(&mut self, moment: Duration, target: &str) {
         self.key("time");
         self.quote();
         timestamp::write(&mut self.out, moment);
         self.quote();
+        if self.format == LogFormat::Json {
+            self.out.push_str(",\"level\":\"INFO\",\"target\":");
+            self.out.push_str(target);
+        }
     }
 
     /// The workload id of the client, or a generated one.

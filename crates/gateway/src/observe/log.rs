@@ -8,15 +8,15 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, OnceLock};
 
-use serde_json::json;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::journal::Journal;
+use super::json_line::JsonLine;
 use super::log_buffer::LogBuffer;
-use super::{access_line, timestamp};
+use super::{access_line, json_line};
 use crate::clock;
 use crate::config::settings::{Log, LogFormat};
 
@@ -78,18 +78,11 @@ pub fn output_line(text: &str) -> String {
 /// The lines for standard error about the failure that ends the process. They do not go through
 /// the log, because no level may hide them.
 pub fn failure_lines(text: &str) -> String {
-    let line = |message: &str| {
-        let mut now = String::new();
-        timestamp::write(&mut now, clock::since_epoch());
-        let fields = json!({ "message": message });
-        let line = json!({
-            "timestamp": now, "level": "ERROR", "fields": fields, "target": "tidegate",
-        });
-        format!("{line}\n")
-    };
     match format() {
         LogFormat::Text => format!("error: {text}\n"),
-        LogFormat::Json => text.lines().map(line).collect(),
+        LogFormat::Json => {
+            text.lines().map(|line| json_line::plain(("ERROR", "tidegate"), line)).collect()
+        }
     }
 }
 
@@ -116,7 +109,7 @@ fn set_up(format: LogFormat, level: Option<&str>, default: LevelFilter) {
     let _ = match (format, Journal::of_stderr()) {
         (LogFormat::Text, Some(journal)) => registry.with(journal).try_init(),
         (LogFormat::Text, None) => registry.with(layer).try_init(),
-        (LogFormat::Json, _) => registry.with(layer.json()).try_init(),
+        (LogFormat::Json, _) => registry.with(layer.event_format(JsonLine)).try_init(),
     };
     if !wrong.is_empty() {
         tracing::warn!("{origin} has {wrong:?}, which is not {LEVELS}, or TARGET=LEVEL");

@@ -10,7 +10,7 @@ pub(super) const OK: &str = "ok";
 pub(crate) const UNSEEN: &str = "response_unseen";
 
 /// All outcomes. The most frequent is first, because the search is linear.
-pub(super) const OUTCOMES: [&str; 45] = [
+pub(super) const OUTCOMES: [&str; 47] = [
     OK,
     "client_closed",
     "client_stalled",
@@ -51,6 +51,8 @@ pub(super) const OUTCOMES: [&str; 45] = [
     "rate_limit_exceeded",
     "insufficient_quota",
     "admin_only",
+    "change_needs_key",
+    "review_unavailable",
     "usage_disabled",
     "host_not_allowed",
     UNSEEN,

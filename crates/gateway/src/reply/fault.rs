@@ -112,6 +112,10 @@ pub(crate) enum Fault {
     UsageAway,
     /// The path is for operators.
     AdminOnly,
+    /// The API server cannot say what a token may do; the text says why.
+    ReviewAway(String),
+    /// A change from another machine, where there is no key that could allow it.
+    KeylessChange,
     /// A request of a foreign website, or under a host name that may be a trick.
     ForeignHost,
     Internal,

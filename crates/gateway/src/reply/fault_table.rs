@@ -60,6 +60,8 @@ impl Fault {
             Self::RateLimited(_) => "rate_limit_exceeded",
             Self::QuotaExceeded | Self::BatchQuotaExceeded => "insufficient_quota",
             Self::AdminOnly => "admin_only",
+            Self::KeylessChange => "change_needs_key",
+            Self::ReviewAway(_) => "review_unavailable",
             Self::ForeignHost => "host_not_allowed",
             Self::UsageDisabled => "usage_disabled",
             Self::Internal => "internal",
@@ -81,6 +83,7 @@ impl Fault {
             | Self::NoBackend
             | Self::NoBackendInSubset
             | Self::StoreAway(_)
+            | Self::ReviewAway(_)
             | Self::UsageAway
             | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             // No client reads it; the log shows it.
@@ -121,6 +124,7 @@ impl Fault {
             Self::ModelNotAllowed(_)
             | Self::BatchQuotaExceeded
             | Self::AdminOnly
+            | Self::KeylessChange
             | Self::ForeignHost => StatusCode::FORBIDDEN,
             Self::RateLimited(_) | Self::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -236,6 +240,9 @@ impl Fault {
             Self::InvalidRequest(what) | Self::InvalidModel(what) => what.clone(),
             Self::InvalidToken(what) => (*what).to_owned(),
             Self::InvalidField(_, what) | Self::StorageFull(what) => what.clone(),
+            Self::ReviewAway(why) => {
+                format!("Kubernetes cannot say what this token may do: {why}.")
+            }
             Self::StoreAway(why) => format!("The queue cannot be reached: {why}."),
             Self::BackendNotFound(id) => format!("There is no backend '{id}'."),
             Self::FileNotFound(id) => format!("There is no file '{id}'."),
@@ -342,6 +349,12 @@ impl Fault {
             Self::AdminOnly => {
                 "This path needs an admin key. A change, such as a drain, needs one with the right \
                  `change` (`tidegate key new --admin change`)."
+            }
+            Self::KeylessChange => {
+                "A change from another machine needs an admin key, and none is configured: make \
+                 one with `tidegate key new --admin change --file FILE`, and name the file in \
+                 auth.key_file. Without a key, changes work by a loopback address of the gateway, \
+                 such as 127.0.0.1."
             }
             _ => return None,
         })

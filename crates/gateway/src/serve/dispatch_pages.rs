@@ -11,7 +11,7 @@ use store::{ErrorKind, StoreError};
 
 use super::request_body;
 use crate::admin;
-use crate::admin_access::{self, Visitor};
+use crate::admin_access::{self, Peer, Visitor};
 use crate::body_memory::BodyHolder;
 use crate::durable_queues::DurableQueues;
 use crate::durable_queues::dead_letters::{DeadLetterAction, DeadLetterSelection};
@@ -93,9 +93,9 @@ pub(super) async fn answer(
     state: &State,
     durable_queues: Option<&DurableQueues>,
     call: DispatchCall,
-    (parts, body): (&Parts, Incoming),
+    (parts, body, peer): (&Parts, Incoming, Peer),
 ) -> Result<Response<Full<Bytes>>, Fault> {
-    let visitor = Visitor::of(&parts.headers, &parts.extensions);
+    let visitor = Visitor::of(&parts.headers, &parts.extensions).from(peer);
     admin_access::may_call(&state.config.load(), call, visitor)?;
     let durable_queues = durable_queues.ok_or(match call {
         DispatchCall::OtherMethod(methods) => Fault::MethodNotAllowed(methods),

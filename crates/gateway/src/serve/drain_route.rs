@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use serde::Serialize;
 
 use super::request_body;
-use crate::admin_access::{self, Visitor};
+use crate::admin_access::{self, Peer, Visitor};
 use crate::ingress::path::{self, DrainCall};
 use crate::reply::{Fault, error, json, uncached};
 use crate::state::State;
@@ -25,10 +25,11 @@ pub(super) async fn answer(
     state: &State,
     call: DrainCall,
     request: Request<Incoming>,
+    peer: Peer,
 ) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();
     request_body::pass_over(&parts.headers, body).await;
-    let visitor = Visitor::of(&parts.headers, &parts.extensions);
+    let visitor = Visitor::of(&parts.headers, &parts.extensions).from(peer);
     let allowed = admin_access::may_change(&state.config.load(), visitor);
     match allowed.and_then(|()| apply(state, call, parts.uri.path())) {
         Ok(drained) => uncached(json(StatusCode::OK, &drained)),

@@ -7,8 +7,7 @@
 //! its owner, because no foreign page has it. A client certificate does not: the browser sends it
 //! for any page.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use http::header::{
     ACCEPT_LANGUAGE, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -20,10 +19,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use tokio::net::TcpStream;
 
 use super::host_names::is_public;
-use crate::admin_access;
+use crate::admin_access::{self, Peer};
 use crate::config::Config;
 use crate::ingress::headers::{self, is_preflight};
-use crate::ingress::path::{AdminPage, Route};
+use crate::ingress::path::Route;
 use crate::reply::Fault;
 
 /// `same-origin` if the browser itself sees one origin, and `none` if its user asked for a page. A
@@ -40,7 +39,7 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 /// How a request came here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
-    pub(super) peer: Option<IpAddr>,
+    pub(super) client: Peer,
     /// Whether the client is a program of this machine, by whichever address.
     pub(super) is_local: bool,
     /// With TLS, a browser has checked that the name in `Host` is one of this server.
@@ -179,11 +178,12 @@ impl<'a> Sites<'a> {
 
 impl Arrival {
     pub(super) fn of(stream: &TcpStream, has_tls: bool) -> Self {
-        let address = |found: io::Result<SocketAddr>| found.ok().map(|at| at.ip());
-        let (peer, own) = (address(stream.peer_addr()), address(stream.local_addr()));
+        let (peer, own) = (stream.peer_addr().ok(), stream.local_addr().ok());
+        let client = Peer::of(peer, || own);
         let is_loopback = |peer: IpAddr| peer.to_canonical().is_loopback();
-        let is_local = peer == own || peer.is_none_or(is_loopback);
-        Self { peer, is_local, has_tls }
+        let is_local =
+            client.ip == own.map(|own| own.ip()) || client.ip.is_none_or(is_loopback);
+        Self { client, is_local, has_tls }
     }
 }
 
@@ -193,10 +193,9 @@ impl Guarded {
     /// What stands behind a route, if a key would protect it.
     fn by(route: &Route) -> Option<Self> {
         match route {
-            Route::Visibility(AdminPage::Usage) | Route::Dispatch(_) | Route::Drain(_) => {
-                Some(Self::Pages)
+            Route::Visibility(_) | Route::Dispatch(_) | Route::Drain(_) => {
+                route.needs_right().then_some(Self::Pages)
             }
-            Route::Visibility(page) => page.says_much().then_some(Self::Pages),
             Route::Batch(_) => Some(Self::Files),
             Route::Proxied { .. } | Route::Models | Route::ModelCard | Route::Tags => {
                 Some(Self::Models)

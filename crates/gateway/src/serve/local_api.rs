@@ -1,7 +1,6 @@
 //! Calls that the process itself responds to: the Batch API and the dispatcher's pages. They are
 //! counted and logged like proxied requests, but have no band, since they do not queue.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use super::file_download::RecordedDownload;
 use super::response_writer::Content;
 use super::worker::Worker;
 use super::{batch_routes, dispatch_pages, request_body};
+use crate::admin_access::Peer;
 use crate::batch_api::{BatchResponse, Download, Sent};
 use crate::body_memory::{BodyHolder, Reservation};
 use crate::ingress;
@@ -33,9 +33,10 @@ pub(super) async fn answer(
     worker: &Worker,
     call: Local,
     request: Request<Incoming>,
-    peer: Option<IpAddr>,
+    client: Peer,
 ) -> Response<Content> {
     let (state, durable_queues) = (&worker.state, worker.durable_queues.as_deref());
+    let peer = client.ip;
     let (mut parts, body) = request.into_parts();
     let request_id = ingress::headers::request_id(&parts.headers);
     let mut record = RequestRecord::begin(&parts, state.clock, Arc::clone(&state.observer));
@@ -68,7 +69,7 @@ pub(super) async fn answer(
         }
         Local::Queues(call) => {
             record.bytes_in = body.size_hint().exact().unwrap_or(0);
-            dispatch_pages::answer(state, durable_queues, call, (&parts, body))
+            dispatch_pages::answer(state, durable_queues, call, (&parts, body, client))
                 .await
                 .map(BatchResponse::Whole)
         }

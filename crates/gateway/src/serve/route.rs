@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use super::{
     dashboard, dispatch_pages, drain_route, foreign_sites, head_check, local_api, models,
     queue_status, request_body, status_stream, usage_page,
 };
-use crate::admin_access::{self, Visitor};
+use crate::admin_access::{self, Asked, Visitor};
 use crate::body_memory::{BodyHolder, Reservation};
 use crate::config::Config;
 use crate::ingress::path::{self, AdminPage, Api, RequestKind, Route};
@@ -34,11 +35,12 @@ use crate::{admin, large_bodies};
 /// Responds to a request.
 pub(super) async fn answer(
     worker: Arc<Worker>,
-    request: HttpRequest<Incoming>,
+    mut request: HttpRequest<Incoming>,
     serving: Serving,
     arrival: Arrival,
 ) -> Result<Response<Reply>, Infallible> {
-    let (state, peer) = (&worker.state, arrival.peer);
+    let client = arrival.client;
+    let (state, peer) = (&worker.state, client.ip);
     let path = request.uri().path();
     let format = ErrorFormat::of(path);
     let head_only = request.method() == Method::HEAD;
@@ -46,7 +48,12 @@ pub(super) async fn answer(
     let route = head_check::check(&request).and_then(|()| path::classify(request.method(), path));
     let config = state.config.load_full();
     let route = route.and_then(|route| foreign_sites::check(&config, route, &request, arrival));
-    let cors = path::is_api(path).then(|| Cors::of(&config, request.headers())).flatten();
+    let needs_right = doors.visibility && route.as_ref().is_ok_and(Route::needs_right);
+    let is_api = path::is_api(path);
+    let cors = is_api.then(|| Cors::of(&config, request.headers())).flatten();
+    if needs_right && config.admin.kubernetes_tokens {
+        review(&worker, &config, &mut request).await;
+    }
     let response = match route {
         Ok(Route::Proxied { api, kind }) if doors.api => {
             proxy(worker, config, request, (api, kind), peer).await
@@ -57,14 +64,14 @@ pub(super) async fn answer(
         Ok(Route::Version) if doors.api => Content::whole(admin::version()),
         Ok(Route::Root) if doors.api => Content::whole(root(request.method())),
         Ok(Route::Options) => {
-            let options = error::options(!path::is_api(path));
+            let options = error::options(!is_api);
             let (parts, body) = request.into_parts();
             request_body::pass_over(&parts.headers, body).await;
             Content::whole(options)
         }
         Ok(Route::Batch(call)) if doors.batch => {
             // The future of a proxied request is moved as often, and should be no larger for these.
-            Box::pin(local_api::answer(&worker, Local::Batch(call), request, peer)).await
+            Box::pin(local_api::answer(&worker, Local::Batch(call), request, client)).await
         }
         Ok(Route::Visibility(AdminPage::Usage)) if doors.visibility || doors.api => {
             Content::whole(Box::pin(usage_page::answer(state, request, doors.visibility)).await)
@@ -77,10 +84,10 @@ pub(super) async fn answer(
             Content::whole(page_of(&worker, page, &request))
         }
         Ok(Route::Dispatch(call)) if doors.visibility => {
-            Box::pin(local_api::answer(&worker, Local::Queues(call), request, peer)).await
+            Box::pin(local_api::answer(&worker, Local::Queues(call), request, client)).await
         }
         Ok(Route::Drain(call)) if doors.visibility && !doors.is_dispatcher() => {
-            Content::whole(Box::pin(drain_route::answer(state, call, request)).await)
+            Content::whole(Box::pin(drain_route::answer(state, call, request, client)).await)
         }
         Ok(_) if doors.is_dispatcher() => refuse(request, format, Fault::NoSuchPage).await,
         Ok(_) => refuse(request, format, Fault::NoSuchPath).await,
@@ -94,6 +101,22 @@ pub(super) async fn answer(
         cors.write(response.headers_mut());
     }
     Ok(Reply::new(response, serving))
+}
+
+/// Asks the cluster about the token of a request. The future of a proxied request should be no
+/// larger for this.
+fn review<'a>(
+    worker: &'a Worker,
+    config: &'a Config,
+    request: &'a mut HttpRequest<Incoming>,
+) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    Box::pin(async move {
+        let (headers, method, path) = (request.headers(), request.method(), request.uri().path());
+        let asked = Asked { config, headers, method, path };
+        if let Some(reviewed) = admin_access::review(&worker.state.cluster, asked).await {
+            request.extensions_mut().insert(reviewed);
+        }
+    })
 }
 
 /// Refuses a request that leads nowhere.

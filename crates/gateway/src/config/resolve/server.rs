@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::config::settings::{Admin, Bus, Epp, EppTls, Log, Server, ServerTls, Traces};
+use crate::config::settings::{Admin, Bus, Config, Epp, EppTls, Log, Server, ServerTls, Traces};
 use crate::process_limits;
 use crate::schema::Section;
 
@@ -129,7 +129,16 @@ pub(super) fn admin(section: &Section<'_>, server: &Server) -> Admin {
         listen,
         ready_fails_when_saturated: section.get("ready_fails_when_saturated"),
         tls: tls.unwrap_or(server.tls.is_some()),
+        kubernetes_tokens: section.get("kubernetes_tokens"),
         without_key: section.given("without_key"),
+    }
+}
+
+/// Without an API server nobody can say what a token may do.
+pub(super) fn refuse_tokens_without_cluster(root: &Section<'_>, config: &Config) {
+    if config.admin.kubernetes_tokens && config.fleet.kubernetes.is_none() {
+        let what = "is true, and [discovery.kubernetes] names no API server that knows the tokens";
+        root.section("admin").refuse("kubernetes_tokens", what);
     }
 }
 

@@ -150,6 +150,15 @@ pub(in crate::config) const ADMIN: SectionSchema = SectionSchema::new(
         )
         .unset("all while there are neither tenants nor admin keys, else the probes"),
         key(
+            "kubernetes_tokens",
+            Bool,
+            "Whether bearer tokens of Kubernetes open the pages. The API server says whose a token \
+             is (TokenReview), and whether its account may `get` the path of a page, such as \
+             `/metrics`, or `post` to that of a change (SubjectAccessReview). The pages then need \
+             a token or a key. It needs `[discovery.kubernetes]`.",
+        )
+        .default("false"),
+        key(
             "read_certificates",
             Texts(&NOT_EMPTY),
             "The names of client certificates that read the pages without an admin key.",

@@ -3,9 +3,11 @@
 use flow::Band;
 use serde_json::{Value, json};
 
-use super::super::rules::{objectives, rewrites};
+use super::super::rules::{PoolIdentity, objectives, rewrites};
 use super::objects;
 use crate::config::settings::ClusterRules;
+
+const POOL: PoolIdentity<'_> = PoolIdentity { name: "pool", group: "inference.networking.k8s.io" };
 
 fn rewrite(name: &str, created: &str, rules: Value) -> Value {
     json!({"metadata": {"name": name, "creationTimestamp": created},
@@ -25,6 +27,7 @@ fn target<'a>(rules: &'a ClusterRules, model: &'a str) -> &'a str {
 fn x02_p02_the_priority_of_an_objective_is_a_band() {
     let objective = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
     let pool = json!({"name": "pool", "group": "inference.networking.k8s.io"});
+    let of_older_group = json!({"name": "pool", "group": "inference.networking.x-k8s.io"});
     let found = objectives(
         &objects([
             objective("gold", json!({"priority": 10, "poolRef": pool})),
@@ -32,8 +35,9 @@ fn x02_p02_the_priority_of_an_objective_is_a_band() {
             objective("plain", json!({"poolRef": pool})),
             objective("shed", json!({"priority": -1, "poolRef": pool})),
             objective("other", json!({"priority": 9, "poolRef": {"name": "elsewhere"}})),
+            objective("older", json!({"priority": 9, "poolRef": of_older_group})),
         ]),
-        "pool",
+        POOL,
     );
     let expected = [
         ("gold", Band::Critical),
@@ -54,7 +58,7 @@ fn x02_the_older_rewrite_and_the_exact_rule_go_first() {
                "rules": [exact("q", "never")]}}),
     ]);
     let mut rules = ClusterRules::default();
-    assert_eq!(rewrites(&found, "pool", &mut rules), None);
+    assert_eq!(rewrites(&found, POOL, &mut rules), None);
     let targets = ["m", "n", "q"].map(|model| target(&rules, model));
     assert_eq!(targets, ["old", "n2", "all"]);
 }
@@ -64,7 +68,7 @@ fn x02_weights_of_a_rewrite_split_requests() {
     let split = json!([{"matches": [{"model": {"value": "m"}}],
         "targets": [{"weight": 3, "modelRewrite": "a"}, {"weight": 1, "modelRewrite": "b"}]}]);
     let mut rules = ClusterRules::default();
-    assert_eq!(rewrites(&objects([rewrite("r", "", split)]), "pool", &mut rules), None);
+    assert_eq!(rewrites(&objects([rewrite("r", "", split)]), POOL, &mut rules), None);
     let to_a = (0..400).filter(|&draw| rules.resolve("m", draw).unwrap().target == "a").count();
     assert_eq!(to_a, 300);
     assert_eq!(target(&rules, "other"), "other");
@@ -75,7 +79,7 @@ fn x02_a_rewrite_that_cannot_be_used_is_told_and_disables_no_other() {
     let none = json!({"matches": [{"model": {"value": "empty"}}], "targets": []});
     let found = objects([rewrite("r", "", json!([none, exact("m", "a")]))]);
     let mut rules = ClusterRules::default();
-    let problem = rewrites(&found, "pool", &mut rules).unwrap();
+    let problem = rewrites(&found, POOL, &mut rules).unwrap();
     assert!(problem.starts_with("r, rule 1 (for \"empty\"): "), "{problem}");
     assert_eq!((target(&rules, "m"), target(&rules, "empty")), ("a", "empty"));
 }
@@ -98,7 +102,7 @@ fn x02_a_rewrite_in_a_chain_is_left_out_alone() {
             rewrite("a-newer", newer, json!([second, other()])),
         ]);
         let mut rules = ClusterRules::default();
-        let problem = rewrites(&found, "pool", &mut rules).unwrap();
+        let problem = rewrites(&found, POOL, &mut rules).unwrap();
         assert!(problem.starts_with(&format!("a-newer, rule 1 {told}")), "{problem}");
         let targets = [&kept, &left_out, "other"].map(|model| target(&rules, model));
         assert_eq!(targets, [&kept_to, &left_out, "kept"]);
@@ -110,7 +114,7 @@ fn x02_a_rewrite_in_a_chain_is_left_out_alone() {
 fn x02_a_target_may_have_a_rule_for_itself() {
     let found = objects([rewrite("r", "", json!([exact("a", "b"), exact("b", "b")]))]);
     let mut rules = ClusterRules::default();
-    assert_eq!(rewrites(&found, "pool", &mut rules), None);
+    assert_eq!(rewrites(&found, POOL, &mut rules), None);
     assert_eq!(["a", "b"].map(|model| target(&rules, model)), ["b", "b"]);
 }
 
@@ -122,7 +126,7 @@ fn x02_rewrites_above_the_bound_disable_no_other() {
     many.push(json!({"matches": [{"model": {"value": "empty"}}], "targets": []}));
     let mut rules = ClusterRules::default();
     let found = objects([rewrite("r", "", json!(many))]);
-    let problem = rewrites(&found, "pool", &mut rules).unwrap();
+    let problem = rewrites(&found, POOL, &mut rules).unwrap();
     assert!(problem.contains(&format!("at most {most} rules")), "{problem}");
     assert!(problem.ends_with("; 2 further rules are left out"), "{problem}");
     let last = format!("m{:05}", most - 1);

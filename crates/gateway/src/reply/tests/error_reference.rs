@@ -65,6 +65,8 @@ fn samples() -> Vec<Fault> {
         Fault::InvalidToken("The token has expired: ask for a new one."),
         Fault::ModelNotAllowed("gpt".into()),
         Fault::AdminOnly,
+        Fault::KeylessChange,
+        Fault::ReviewAway("connection refused".into()),
         Fault::RateLimited("requests"),
         Fault::QuotaExceeded,
         Fault::UsageDisabled,
@@ -175,6 +177,13 @@ fn when(fault: &Fault) -> &'static str {
                 may use only some models"
         }
         AdminOnly => "the path needs an admin key, or an admin key with the right `change`",
+        ReviewAway(_) => {
+            "with `admin.kubernetes_tokens`: the API server of Kubernetes cannot say what the \
+                token of the request may do; the message says why"
+        }
+        KeylessChange => {
+            "a change, such as a drain, came from another machine, and no admin key is configured"
+        }
         RateLimited(_) => {
             "the requests or the tokens that the tenant may use in a minute are used up; \
                 `type` is `requests` or `tokens`, and `Retry-After` says when there is room \
