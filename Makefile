@@ -11,7 +11,7 @@ help: ## show the targets
 demo: ## two minutes of traffic onto three engines, without Tidegate and with it
 	$(CARGO) run --release -- demo
 
-setup: ## what the tests need besides Rust: Debian's packages, Python clients
+setup: ## what the tests need besides Rust: Debian's packages, Python clients, a fake of Pub/Sub
 	@tools/setup.sh
 
 # Most tests wait for sockets and timers, so twice as many run at once as CI has cores, and the lints

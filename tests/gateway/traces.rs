@@ -166,9 +166,15 @@ fn m02_traces_are_sent_by_grpc_too() {
         let spans = receiver.await_spans(known + 2);
         assert!(spans.iter().all(|span| span["trace"] == TRACE), "{spans:#?}");
     }
-    let metrics = gateway.metrics();
-    let dropped = metrics.sum("tidegate_traces_dropped_total");
-    assert_eq!((metrics.sum("tidegate_traces_sent_total"), dropped), (2.0, 0.0));
+    // They are counted when the response is here, after the receiver has them.
+    eventually("counted", || {
+        let metrics = gateway.metrics();
+        let dropped = metrics.sum("tidegate_traces_dropped_total");
+        match (metrics.sum("tidegate_traces_sent_total"), dropped) {
+            (2.0, 0.0) => Ok(()),
+            counted => Err(format!("{counted:?}")),
+        }
+    });
 }
 
 #[test]

@@ -1,15 +1,20 @@
 //! The runtime of batch work: the stores, the Batch API and the dispatchers, on a thread of their
 //! own beside the listeners.
 //!
-//! The queue of the Batch API is in its folder; all other queues are in Redis. Both send through
-//! the same gates, so that together they stay within the budgets. If a store is unavailable or full
-//! at the start, the process starts without it and keeps trying, because interactive requests need
-//! no store.
+//! The queue of the Batch API is in its folder; all other queues are in Redis or in Pub/Sub. Both
+//! send through the same gates, so that together they stay within the budgets. If a store is
+//! unavailable or full at the start, the process starts without it and keeps trying, because
+//! interactive requests need no store.
 
 mod batch_folder;
 pub(crate) mod dead_letters;
 mod error;
-mod redis_queues;
+#[cfg(feature = "pubsub")]
+mod google_credentials;
+#[cfg(feature = "pubsub")]
+mod pubsub;
+mod redis;
+mod shared_queues;
 mod status;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -26,7 +31,7 @@ use tokio::sync::mpsc;
 
 use self::batch_folder::BatchFolder;
 use self::error::DurableQueuesError;
-use self::redis_queues::RedisQueues;
+use self::shared_queues::SharedQueues;
 use crate::batch_api::Batches;
 use crate::config::Config;
 use crate::config::settings::dispatch::{Dispatch, Queue};
@@ -49,7 +54,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct DurableQueues {
     folder: Option<Arc<BatchFolder>>,
-    shared: Option<Arc<RedisQueues>>,
+    shared: Option<Arc<SharedQueues>>,
     gates: Arc<Gates>,
 }
 
@@ -77,7 +82,7 @@ pub(crate) fn open(
     own: Option<OwnListener>,
 ) -> Result<Option<Opened>, StartError> {
     let config = state.config.load_full();
-    if config.batch.folder.is_none() && config.dispatch.redis.is_none() {
+    if config.batch.folder.is_none() && !config.dispatch.has_shared_store() {
         return Ok(None);
     }
     let runtime = task::runtime()?;
@@ -107,10 +112,7 @@ impl DurableQueues {
             Some(path) => Some(BatchFolder::open(&context, &config.batch, path).await?),
             None => None,
         };
-        let shared = match &config.dispatch.redis {
-            Some(redis) => Some(RedisQueues::open(&context, redis).await?),
-            None => None,
-        };
+        let shared = SharedQueues::open(&context).await?;
         Ok(Self { folder, shared, gates: Arc::clone(&context.gates) })
     }
 

@@ -315,7 +315,8 @@ impl std::fmt::Display for StartError {
             Self::System(error) => write!(f, "{error}"),
             Self::Unfit(error) => write!(f, "{error}"),
             Self::NothingToDispatch => f.write_str(
-                "there is nothing to dispatch: give --redis URL, or a folder in [batch]",
+                "there is nothing to dispatch: give --redis URL, or set dispatch.pubsub, or a \
+                 folder in [batch]",
             ),
         }
     }

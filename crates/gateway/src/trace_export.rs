@@ -13,10 +13,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::Full;
 
-use self::grpc::GrpcSender;
 use crate::config::settings::TraceProtocol;
 use crate::observe::Tracer;
 use crate::upstream::client::{BaseUrl, BaseUrlError, Client};
+use crate::upstream::grpc_client::GrpcClient;
 
 const PATH: &str = "/v1/traces";
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
@@ -36,7 +36,7 @@ struct ExportError {
 /// The way to the receiver.
 enum Exporter {
     Http(BaseUrl, Client),
-    Grpc(GrpcSender),
+    Grpc(GrpcClient),
 }
 
 /// Sends traces until the process ends.
@@ -71,7 +71,7 @@ impl Exporter {
         let base = BaseUrl::parse(&tracer.settings.endpoint)?;
         Ok(match tracer.settings.protocol {
             TraceProtocol::Http => Self::Http(base, Client::default()),
-            TraceProtocol::Grpc => Self::Grpc(GrpcSender::new(base)),
+            TraceProtocol::Grpc => Self::Grpc(GrpcClient::new(base)),
         })
     }
 
@@ -90,7 +90,7 @@ impl Exporter {
         let sending = async {
             match self {
                 Self::Http(base, client) => post(client, base, message).await,
-                Self::Grpc(sender) => sender.send(message).await,
+                Self::Grpc(client) => grpc::send(client, message).await,
             }
         };
         let timed_out = |_| ExportError::transient(format!("no response in {TIMEOUT:?}"));

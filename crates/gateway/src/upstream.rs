@@ -1,13 +1,15 @@
 //! Connections from the gateway to other HTTP servers, and the exchanges on them.
 //!
-//! `connect` is the one way out: it makes every connection and hides the socket below. `pool`
-//! keeps the connections of the data path, `http1` is one of them, `upstream_body` reads a response
-//! from it. `client` is a plain HTTP client for everything that is not proxied. `retry_after` reads
-//! when a server wants to be asked again, `retry_budget` bounds how many attempts may be repeated.
+//! `connect` is the one way out: it makes every connection and hides the socket below. `pool` keeps
+//! the connections of the data path, `http1` is one of them, `upstream_body` reads a response from
+//! it. `client` is a plain HTTP client for everything that is not proxied, `grpc_client` one for
+//! gRPC. `retry_after` reads when a server wants to be asked again, `retry_budget` bounds how many
+//! attempts may be repeated.
 
 mod backend_retry_after;
 pub mod client;
 mod connect;
+pub(crate) mod grpc_client;
 mod http1;
 mod pool;
 mod retry_budget;

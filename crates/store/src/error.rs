@@ -29,6 +29,8 @@ pub enum ErrorKind {
     Broken,
     /// The request or the configuration is invalid.
     Invalid,
+    /// The engine cannot do this. The text says what can.
+    Unsupported,
 }
 
 // === impl StoreError ===

@@ -25,14 +25,22 @@ mod error;
 #[expect(dead_code, reason = "no parser of this crate reads its input in pieces")]
 #[path = "../../../tests/support/fuzz.rs"]
 mod fuzz;
+mod llm_d_async;
 mod message;
 mod moment;
+#[cfg(feature = "pubsub")]
+mod pubsub;
 mod redis;
 mod sqlite;
 #[cfg(test)]
 mod tests;
+mod token;
 mod usage;
 
+#[cfg(feature = "pubsub")]
+pub use self::pubsub::{
+    CallError, CallFuture, PubSubCalls, PubSubQueue, PubSubSettings, PubSubStore,
+};
 pub use self::redis::{RedisQueue, RedisSettings, RedisStore};
 pub use error::{ErrorKind, StoreError};
 pub use message::{BATCH_ROUTE, Body, Message, Outcome, StoredResult};
@@ -150,6 +158,18 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// future may resolve spuriously; an engine that cannot know of all changes resolves after a
     /// while.
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+
+    /// Gives back what this process holds beyond its claims, so that others can have it at once. A
+    /// dispatcher that ends calls this last.
+    fn close(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Whether [`Store::depth`] counts all messages of a queue, rather than those that this process
+    /// holds.
+    fn counts_all(&self) -> bool {
+        true
+    }
 }
 
 /// The result of submitting one message.

@@ -51,7 +51,6 @@ mod reclaim;
 mod redrive_dead_letters;
 mod release;
 mod renew;
-mod result_record;
 mod retries;
 mod scripts;
 mod sentinel;
@@ -61,9 +60,7 @@ mod standing;
 mod submit;
 mod subscription;
 mod take_results;
-mod token;
 mod topology;
-mod unreadable;
 
 pub use self::settings::{RedisQueue, RedisSettings};
 

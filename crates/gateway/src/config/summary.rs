@@ -209,7 +209,7 @@ impl Summary<'_> {
 
     fn dispatch(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dispatch = &self.0.dispatch;
-        if dispatch.queues.is_empty() && dispatch.redis.is_none() {
+        if dispatch.queues.is_empty() && !dispatch.has_shared_store() {
             return Ok(());
         }
         let workers = dispatch.workers;
@@ -223,6 +223,9 @@ impl Summary<'_> {
         if let Some(redis) = &dispatch.redis {
             let urls: Vec<String> = redis.urls.iter().map(|url| without_secrets(url)).collect();
             write!(f, ", shared at {}", urls.join(", "))?;
+        }
+        if let Some(pubsub) = &dispatch.pubsub {
+            write!(f, ", shared in Pub/Sub of {}", pubsub.project)?;
         }
         writeln!(f)?;
         for queue in &dispatch.queues {
@@ -240,8 +243,9 @@ impl Summary<'_> {
     /// Mistakes that matter to only one of the commands that read the configuration.
     fn note(&self, f: &mut fmt::Formatter<'_>, queue: &Queue) -> fmt::Result {
         let name = &queue.name;
-        if self.0.dispatch.redis.is_none() {
-            writeln!(f, "note      the queue {name:?} has no store: set dispatch.redis.urls")?;
+        if !self.0.dispatch.has_shared_store() {
+            write!(f, "note      the queue {name:?} has no store: set dispatch.redis.urls or ")?;
+            writeln!(f, "dispatch.pubsub.project")?;
         }
         if queue.target.is_none() {
             write!(f, "note      the queue {name:?} has no target: `serve` sends it to itself")?;

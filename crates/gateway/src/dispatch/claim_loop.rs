@@ -77,6 +77,8 @@ impl Dispatcher {
         task::spawn(Arc::clone(&self).keep_leases());
         ClaimLoop::new(Arc::clone(&self)).run().await;
         self.release_all().await;
+        // What is not given back comes to other dispatchers when its lease ends.
+        let _ = tokio::time::timeout(SHUTDOWN_MIN, self.store.close()).await;
         // Without this call, the other dispatchers notice after a while.
         let _ = tokio::time::timeout(SHUTDOWN_MIN, self.leave()).await;
     }

@@ -34,6 +34,8 @@ struct QueueStatus {
     retry: Option<u64>,
     claimed: Option<u64>,
     dead: Option<u64>,
+    /// Whether these are all messages, rather than those that this process holds.
+    counts_all: bool,
     in_flight: usize,
     ends: std::collections::BTreeMap<&'static str, u64>,
     /// Why it cannot be used: the error of its store, or of its own data.
@@ -54,9 +56,10 @@ impl DurableQueues {
             let error = counted.as_ref().err().map(ToString::to_string);
             // The first error of the store says more than a timeout of this count.
             let why = dispatcher.store_error().or(error);
+            let whole = dispatcher.store().counts_all();
             let entry = |view: QueueView<'_>| {
                 let why = why.clone().or(view.trouble.clone());
-                QueueStatus::of(view, counted.is_ok() && why.is_none(), why)
+                QueueStatus::of(view, (counted.is_ok() && why.is_none(), whole), why)
             };
             queues.extend(dispatcher.views().map(entry));
             trouble.extend(why.clone());
@@ -71,7 +74,7 @@ impl BatchWork for DurableQueues {
         situation.stores.extend(self.folder.as_ref().and_then(|folder| folder_trouble(folder)));
         if let Some(shared) = &self.shared {
             let error = shared.dispatcher.store_error();
-            let named = |error| StoreTrouble::new("dispatch.redis", error);
+            let named = |error| StoreTrouble::new(shared.store.section(), error);
             situation.stores.extend(error.map(named));
         }
         for dispatcher in self.dispatchers() {
@@ -117,7 +120,11 @@ impl std::fmt::Display for DispatchStatus {
 // === impl QueueStatus ===
 
 impl QueueStatus {
-    fn of(view: QueueView<'_>, counted: bool, trouble: Option<String>) -> Self {
+    fn of(
+        view: QueueView<'_>,
+        (counted, counts_all): (bool, bool),
+        trouble: Option<String>,
+    ) -> Self {
         let depth = view.metrics.depth();
         let known = |count: u64| counted.then_some(count);
         Self {
@@ -129,6 +136,7 @@ impl QueueStatus {
             retry: known(depth.retry),
             claimed: known(depth.claimed),
             dead: known(depth.dead),
+            counts_all,
             in_flight: view.in_flight,
             ends: view.metrics.ends().collect(),
             trouble,
@@ -139,6 +147,10 @@ impl QueueStatus {
     fn counts(&self) -> String {
         let in_flight = self.in_flight;
         match [self.pending, self.retry, self.claimed, self.dead] {
+            [Some(pending), Some(retry), Some(_), Some(dead)] if !self.counts_all => format!(
+                "{pending} pending here, {retry} waiting for a retry, {in_flight} in flight, \
+                 {dead} dead letters since the start; the store does not count the others"
+            ),
             [Some(pending), Some(retry), Some(claimed), Some(dead)] => format!(
                 "{pending} pending, {retry} waiting for a retry, {claimed} claimed \
                  ({in_flight} by this process), {dead} dead letters"

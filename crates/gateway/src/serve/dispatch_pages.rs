@@ -153,7 +153,7 @@ fn page(value: &impl Serialize) -> Response<Full<Bytes>> {
 
 fn fault(error: StoreError) -> Fault {
     match error.kind {
-        ErrorKind::Invalid => Fault::InvalidRequest(error.text),
+        ErrorKind::Invalid | ErrorKind::Unsupported => Fault::InvalidRequest(error.text),
         ErrorKind::Full => Fault::StorageFull(error.text),
         ErrorKind::Unavailable => Fault::StoreAway(error.text),
         ErrorKind::Broken => {

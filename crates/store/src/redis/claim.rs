@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::RedisStore;
 use super::claimed_message::ClaimedMessage;
 use super::connection::{Durability, next};
 use super::envelope::{DecodedMessage, Payload, seconds};
@@ -10,11 +11,10 @@ use super::keys::{Keys, ResultRoute};
 use super::pending::{Member, WINDOW, peek};
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
-use super::{RedisStore, token};
 use crate::error::{ErrorKind, StoreError};
 use crate::message::Body;
 use crate::moment::Moment;
-use crate::{Claim, ClaimRef, ClaimRequest};
+use crate::{Claim, ClaimRef, ClaimRequest, token};
 
 /// The maximum number of messages per call, so that their bodies fit into memory.
 const CLAIM_MAX: usize = 256;

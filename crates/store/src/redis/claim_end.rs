@@ -1,13 +1,14 @@
 //! The end of a claim: the steps that complete, dead_letter and release share.
 
+use super::RedisStore;
 use super::claimed_message::ClaimedMessage;
 use super::connection::Durability;
 use super::keys::{self, Keys};
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
-use super::{RedisStore, result_record};
 use crate::ClaimRef;
 use crate::error::{ErrorKind, StoreError};
+use crate::llm_d_async::result_record;
 use crate::message::Outcome;
 
 /// How long the end of a claim is remembered, in seconds: longer than any caller retries.

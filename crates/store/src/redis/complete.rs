@@ -1,13 +1,14 @@
 //! [`Store::complete`](crate::Store::complete): stores the result and ends the message.
 
+use super::RedisStore;
 use super::claim_end::{ClaimEnd, ENDED_TTL, ResultList};
 use super::connection::Durability;
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
-use super::{RedisStore, token};
 use crate::ClaimRef;
 use crate::error::{ErrorKind, StoreError};
 use crate::message::Outcome;
+use crate::token;
 
 /// How long the receipt of a completed message is kept, in seconds.
 const RECEIPT_TTL: u64 = 3600;

@@ -1,16 +1,17 @@
 //! [`Store::dead_letter`](crate::Store::dead_letter): stores the result and keeps the message as a
 //! dead letter.
 
+use super::RedisStore;
 use super::claim_end::{ClaimEnd, ENDED_TTL, ResultList};
 use super::connection::Durability;
 use super::list_dead_letters::Reason;
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
-use super::{RedisStore, token};
 use crate::ClaimRef;
 use crate::error::{ErrorKind, StoreError};
 use crate::message::Outcome;
 use crate::moment::Moment;
+use crate::token;
 
 pub(super) async fn dead_letter(
     store: &RedisStore,

@@ -19,8 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 pub(super) use self::error::EnvelopeError;
-use super::json_fields::{JsonFields, or_default};
+use super::json_fields::JsonFields;
 use super::keys;
+use crate::llm_d_async::or_default;
+use crate::llm_d_async::request::{RequestFields, TENANT};
 use crate::message::Message;
 use crate::moment::Moment;
 
@@ -30,9 +32,6 @@ const SEQUENCE_MAX: u32 = 1 << 21;
 
 /// The range of creation times that the scores of older producers distinguish, in milliseconds.
 const HORIZON: i64 = (1 << 17) * 1000;
-
-/// The metadata field with the tenant.
-const TENANT: &str = "userid";
 
 /// The place where the script writes the sequence number.
 const PLACEHOLDER: &str = "\"enqueue_seq\":-1";
@@ -144,29 +143,6 @@ struct InternalFields {
     enqueued_at_ms: i64,
     #[serde(deserialize_with = "or_default")]
     payload_ref: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct RequestFields<'a> {
-    #[serde(deserialize_with = "or_default")]
-    id: String,
-    #[serde(deserialize_with = "or_default")]
-    created: i64,
-    #[serde(deserialize_with = "or_default")]
-    deadline: i64,
-    #[serde(borrow)]
-    payload: Option<&'a RawValue>,
-    #[serde(deserialize_with = "or_default")]
-    metadata: BTreeMap<String, String>,
-    #[serde(deserialize_with = "or_default")]
-    headers: BTreeMap<String, String>,
-    #[serde(deserialize_with = "or_default")]
-    endpoint: String,
-    #[serde(deserialize_with = "or_default")]
-    model: String,
-    #[serde(deserialize_with = "or_default")]
-    result_queue_name: String,
 }
 
 /// A deadline in whole seconds, rounded up so that it is never earlier.
@@ -298,40 +274,23 @@ fn score(deadline: i64, internal: &InternalFields) -> f64 {
     deadline as f64 + place as f64 / f64::from(SEQUENCE_MAX)
 }
 
-/// A time in whole seconds; a negative one is the epoch.
-fn moment(secs: i64) -> Moment {
-    Moment::from_secs(u64::try_from(secs).unwrap_or_default())
-}
-
 // === impl DecodedMessage ===
 
 impl DecodedMessage {
-    fn new(mut request: RequestFields<'_>, internal: InternalFields, queue: &str) -> Self {
+    fn new(request: RequestFields<'_>, internal: InternalFields, queue: &str) -> Self {
         let score = score(request.deadline, &internal);
-        let body = match (internal.payload_ref, request.payload) {
-            (key, _) if keys::is_payload(&key) => Payload::Apart(key),
-            (key, _) if !key.is_empty() => Payload::Gone,
-            (_, Some(body)) => Payload::Inline(Bytes::copy_from_slice(body.get().as_bytes())),
-            // A worker of llm-d-async sends a missing payload as `null`.
-            (_, None) => Payload::Inline(Bytes::from_static(b"null")),
+        let body = match internal.payload_ref {
+            key if keys::is_payload(&key) => Payload::Apart(key),
+            key if !key.is_empty() => Payload::Gone,
+            _ => Payload::Inline(request.body()),
         };
         let first = |one: String, other: String| if one.is_empty() { other } else { one };
         let resolved = internal.result_routing_resolved && !internal.result_queue_name.is_empty();
         let ttl = u64::try_from(internal.result_ttl_seconds).unwrap_or_default();
+        let mut message = request.message(queue);
+        message.route = first(internal.result_queue_name, message.route);
         Self {
-            message: Message {
-                id: request.id,
-                queue: queue.to_owned(),
-                tenant: request.metadata.remove(TENANT).unwrap_or_default(),
-                created: moment(request.created),
-                deadline: moment(request.deadline),
-                endpoint: request.endpoint,
-                model: request.model,
-                metadata: request.metadata,
-                headers: request.headers,
-                route: first(internal.result_queue_name, request.result_queue_name),
-                ..Message::default()
-            },
+            message,
             body,
             token: internal.request_token,
             origin: internal.request_queue_name,

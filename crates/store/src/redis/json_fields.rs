@@ -14,15 +14,6 @@ pub(super) struct JsonFields(Vec<(String, Box<RawValue>)>);
 
 struct FieldsVisitor;
 
-/// Deserialises a field; `null` means the default, as in Go.
-pub(super) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::deserialize(from)?.unwrap_or_default())
-}
-
 // === impl JsonFields ===
 
 impl JsonFields {

@@ -1,14 +1,16 @@
 //! Unreadable messages: each becomes a dead letter, so that an operator can see and purge it.
 
+use super::RedisStore;
 use super::connection::Durability;
 use super::keys::Keys;
 use super::list_dead_letters::Reason;
 use super::pending::UnreadableMember;
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
-use super::{RedisStore, token, unreadable};
 use crate::error::StoreError;
+use crate::llm_d_async::unreadable;
 use crate::moment::Moment;
+use crate::token;
 
 /// Moves unreadable members of the sorted set `from` to the dead letters.
 pub(super) async fn quarantine(

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use super::RedisStore;
 use super::connection::Durability;
 use super::envelope::{self, DecodedMessage, EnvelopeError, Payload, deadline_secs};
 use super::keys::{self, Keys};
@@ -10,11 +11,10 @@ use super::list_dead_letters::{DeadMember, SelectedPages};
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
 use super::submit::{MARK_GRACE, RECEIPT_GRACE, SEQUENCE_GRACE, ttl};
-use super::{RedisStore, token};
 use crate::error::StoreError;
 use crate::message::{BATCH_ROUTE, ENDED_WITH_BATCH};
 use crate::moment::Moment;
-use crate::{Redriven, Selection};
+use crate::{Redriven, Selection, token};
 
 /// Why a dead letter cannot be redriven.
 #[derive(Debug)]

@@ -1,14 +1,14 @@
 //! [`Store::release`](crate::Store::release): gives a claimed message back.
 
+use super::RedisStore;
 use super::claim_end::{ClaimEnd, ENDED_TTL, ResultList, not_encoded};
 use super::connection::{Durability, next};
 use super::envelope::{self, seconds};
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
-use super::{RedisStore, token};
 use crate::error::{ErrorKind, StoreError};
 use crate::moment::Moment;
-use crate::{ClaimRef, Release};
+use crate::{ClaimRef, Release, token};
 
 pub(super) async fn release(
     store: &RedisStore,

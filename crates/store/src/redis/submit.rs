@@ -8,16 +8,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
+use super::RedisStore;
 use super::connection::{Durability, next};
 use super::envelope::{self, SplitMember, deadline_secs};
 use super::keys;
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
-use super::{RedisStore, token};
 use crate::Receipt;
 use crate::error::{ErrorKind, StoreError};
 use crate::message::{Body, Message};
 use crate::moment::Moment;
+use crate::token;
 
 /// The maximum number of messages per round, and about how many bytes: other clients need the
 /// server, too.

@@ -3,9 +3,11 @@
 use super::connection::Durability;
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
-use super::{RedisStore, keys, result_record, token};
+use super::{RedisStore, keys};
 use crate::error::StoreError;
+use crate::llm_d_async::result_record;
 use crate::message::StoredResult;
+use crate::token;
 
 /// The maximum number of results per script.
 const SCRIPT_MAX: usize = 32;

@@ -1,12 +1,13 @@
 //! The section `dispatch`: where batch work waits and how it is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::batch::BATCH_QUEUE;
 use super::{defaults, gates};
 use crate::config::Source;
 use crate::config::sections::QUEUES;
-use crate::config::settings::dispatch::{Batch, Dispatch, Queue, Redis};
+use crate::config::settings::dispatch::{Batch, Dispatch, PubSub, Queue, Redis};
 use crate::gates::GateSettings;
 use crate::schema::Section;
 use crate::upstream::client::BaseUrl;
@@ -14,6 +15,8 @@ use crate::upstream::client::BaseUrl;
 /// The gates of queues that name none: where this gateway is the target, and where another is.
 const INSIDE: &str = "gateway";
 const OUTSIDE: &str = "aimd";
+/// The longest lease in Pub/Sub.
+const PUBSUB_LEASE_MAX: Duration = Duration::from_secs(600);
 
 pub(in crate::config) fn dispatch(
     section: &Section<'_>,
@@ -24,6 +27,7 @@ pub(in crate::config) fn dispatch(
     let mut dispatch = Dispatch {
         listen: section.get("listen"),
         redis: redis(&section.section("redis")),
+        pubsub: pubsub(&section.section("pubsub")),
         workers: section.get("workers"),
         request_timeout: section.get("request_timeout"),
         lease: section.get("lease"),
@@ -37,6 +41,7 @@ pub(in crate::config) fn dispatch(
     if dispatch.backoff_max < dispatch.backoff {
         section.refuse("backoff_max", "is less than dispatch.backoff");
     }
+    check_pubsub(section, &dispatch);
     add_default_gates(&mut dispatch);
     names.extend([INSIDE, OUTSIDE].map(str::to_owned));
     names.extend(dispatch.gates.iter().map(|gate| gate.name.clone()));
@@ -64,6 +69,56 @@ fn redis(section: &Section<'_>) -> Option<Redis> {
         results: section.get("results"),
         retries: section.get("retries"),
     })
+}
+
+fn pubsub(section: &Section<'_>) -> Option<PubSub> {
+    let keys = ["results", "dead_letters", "endpoint"];
+    let others = keys.iter().any(|key| section.given::<String>(key).is_some());
+    let project: Option<String> = section.given("project");
+    let credentials = section.path("credentials");
+    if project.is_none() && !others && credentials.is_none() {
+        return None;
+    }
+    if !cfg!(feature = "pubsub") {
+        section.refuse("project", "has no effect: this program was built without Pub/Sub");
+    }
+    let results: Option<String> = section.given("results");
+    for (key, is_missing) in [("project", project.is_none()), ("results", results.is_none())] {
+        if is_missing {
+            section.refuse(key, "is missing");
+        }
+    }
+    Some(PubSub {
+        project: project.unwrap_or_default(),
+        results: results.unwrap_or_default(),
+        dead_letters: section.given("dead_letters"),
+        credentials,
+        endpoint: section.given("endpoint"),
+    })
+}
+
+/// What Pub/Sub cannot do.
+fn check_pubsub(section: &Section<'_>, dispatch: &Dispatch) {
+    if dispatch.pubsub.is_none() {
+        return;
+    }
+    if dispatch.redis.is_some() {
+        let what = "stands beside dispatch.redis: leave one out. A second dispatcher can have the \
+                    other";
+        section.refuse("pubsub", what);
+    }
+    if dispatch.lease > PUBSUB_LEASE_MAX {
+        let what = "is longer than 10m, the longest that Pub/Sub lends a message (dispatch.pubsub)";
+        section.refuse("lease", what);
+    }
+    for queue in dispatch.queues.iter().filter(|queue| queue.results_ttl.is_some()) {
+        let what = format!(
+            "has {:?} with results_ttl, which has no effect in Pub/Sub: the topic says how long it \
+             keeps messages",
+            queue.name
+        );
+        section.refuse("queues", what);
+    }
 }
 
 fn queues(sections: Vec<Section<'_>>, source: &Source, batch: &Batch) -> Vec<Queue> {

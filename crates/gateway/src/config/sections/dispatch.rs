@@ -48,6 +48,7 @@ pub(in crate::config) const DISPATCH: SectionSchema = SectionSchema::new(
             .restart(),
         key("answer_limit", size(KIB, GIB), "The largest response.").default("32MiB").restart(),
         key("redis", Table(&REDIS), "The Redis server of shared queues (see below)."),
+        key("pubsub", Table(&PUBSUB), "The Google Cloud Pub/Sub of shared queues (see below)."),
         key("queues", Tables(&QUEUES), "The queues (see below).").restart(),
         key("gates", Tables(&GATES), "The gates that limit dispatch (see below).").restart(),
     ],
@@ -96,11 +97,51 @@ const REDIS: SectionSchema = SectionSchema::new(
 )
 .doc("Redis or Valkey, shared by several dispatchers and by the producers of llm-d-async.");
 
+const PUBSUB: SectionSchema = SectionSchema::new(
+    "dispatch.pubsub",
+    &[
+        key("project", Text(&NOT_EMPTY), "The id of the project.").restart(),
+        key(
+            "results",
+            Text(&NOT_EMPTY),
+            "The topic of results, unless the queue or the message names another.",
+        )
+        .restart(),
+        key(
+            "dead_letters",
+            Text(&NOT_EMPTY),
+            "The topic of dead letters. Without one, a dead letter has its result and ends.",
+        )
+        .restart(),
+        key(
+            "credentials",
+            Path,
+            "The key of a service account: a JSON file of Google.",
+        )
+        .unset(
+            "the file in `GOOGLE_APPLICATION_CREDENTIALS`, else the account of the machine or pod",
+        )
+        .restart(),
+        key("endpoint", Text(&HTTP_URL), "The server; one without TLS gets no credentials.")
+            .unset("the emulator in `PUBSUB_EMULATOR_HOST`, else `https://pubsub.googleapis.com`")
+            .restart(),
+    ],
+)
+.doc(
+    "Google Cloud Pub/Sub, shared by several dispatchers and by the producers of llm-d-async. A \
+     queue is a subscription. A topic or a subscription is its id, or its whole name \
+     (`projects/…/topics/…`).",
+);
+
 pub(in crate::config) const QUEUES: SectionSchema = SectionSchema::new(
     "dispatch.queues",
     &[
-        key("name", Text(&NOT_EMPTY), "The name of the queue, which is its key in Redis.")
-            .required(),
+        key(
+            "name",
+            Text(&NOT_EMPTY),
+            "The name of the queue: its key in Redis, or its subscription in Pub/Sub.",
+        )
+        .required(),
         key("weight", SHARE, "The share of the queue among all queues.").default("1"),
         key("tenants", Map(&SHARE), "The shares of tenants in the queue, by name.").unset("1 each"),
         key("target", Text(&HTTP_URL), "The server that requests are sent to.")
@@ -115,7 +156,11 @@ pub(in crate::config) const QUEUES: SectionSchema = SectionSchema::new(
             "The gates of the queue, by name. A message is sent when all of them allow it.",
         )
         .unset("`gateway` where the target is this gateway, else `aimd`"),
-        key("results", Text(&NOT_EMPTY), "The list of results, even if the message names another."),
+        key(
+            "results",
+            Text(&NOT_EMPTY),
+            "The list or topic of results, even if the message names another.",
+        ),
         key(
             "results_ttl",
             duration(SECOND, DAY.saturating_mul(365)),

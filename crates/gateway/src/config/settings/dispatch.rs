@@ -35,8 +35,11 @@ pub struct Batch {
 pub struct Dispatch {
     /// The address of the status pages of `tidegate dispatch`.
     pub listen: SocketAddr,
-    /// The server of the queues; without it the queues are in [`Batch::folder`].
+    /// The server of the queues, if they are in Redis. Without a server they are in
+    /// [`Batch::folder`].
     pub redis: Option<Redis>,
+    /// The project of the queues, if they are in Pub/Sub.
+    pub pubsub: Option<PubSub>,
     /// The most requests in flight.
     pub workers: usize,
     /// How long a request may take.
@@ -76,10 +79,25 @@ pub struct Redis {
     pub retries: String,
 }
 
+/// Google Cloud Pub/Sub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PubSub {
+    /// The id of the project.
+    pub project: String,
+    /// The topic of results, unless the queue or the message names another.
+    pub results: String,
+    /// The topic of dead letters.
+    pub dead_letters: Option<String>,
+    /// The key of a service account; by default the account of the machine.
+    pub credentials: Option<PathBuf>,
+    /// The address of the server; by default an emulator or Google.
+    pub endpoint: Option<String>,
+}
+
 /// A queue and the target of its messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
-    /// Its name, which is its key in Redis.
+    /// Its name, which is its key in Redis or its subscription in Pub/Sub.
     pub name: String,
     /// Its share among all queues.
     pub weight: f64,
@@ -110,6 +128,13 @@ impl Default for Batch {
 }
 
 // === impl Dispatch ===
+
+impl Dispatch {
+    /// Whether the queues are in a store that other processes use, too.
+    pub fn has_shared_store(&self) -> bool {
+        self.redis.is_some() || self.pubsub.is_some()
+    }
+}
 
 impl Default for Dispatch {
     fn default() -> Self {

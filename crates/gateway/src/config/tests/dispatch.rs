@@ -165,7 +165,7 @@ note      the queue \"q\" has no target: `serve` sends it to itself, `dispatch` 
     assert_eq!(format!("batch     {shown}"), expected);
     let shown =
         Summary(&good("[[dispatch.queues]]\nname = 'q'\ntarget = 'http://t:1'")).to_string();
-    assert!(shown.contains("note      the queue \"q\" has no store: set dispatch.redis.urls"));
+    assert!(shown.contains("note      the queue \"q\" has no store: set dispatch.redis.urls or"));
     let inside = "[dispatch.redis]\nurls = 'redis://h:1'\n[[dispatch.queues]]\nname = 'q'\n\
                   target = 'http://t:1'\ngates = ['gateway']";
     let shown = Summary(&good(inside)).to_string();
@@ -186,4 +186,26 @@ fn m03_a_constant_gate_that_never_opens_gets_a_notice() {
     let text = "dispatch.gates[0].value is 0.2, not above the baseline 0.2: the gate never opens";
     assert_eq!(notices("0.2"), [text]);
     assert_eq!(notices("0.3"), [""; 0]);
+}
+
+#[cfg(feature = "pubsub")]
+#[test]
+fn d09_pubsub_is_configured_within_its_limits() {
+    let pubsub = "[dispatch.pubsub]\nproject = 'p'\nresults = 'r'\n";
+    let found = good(pubsub).dispatch.pubsub.unwrap();
+    assert_eq!((found.project.as_str(), found.results.as_str()), ("p", "r"));
+    assert_eq!((found.dead_letters, found.credentials, found.endpoint), (None, None, None));
+    let reports = |text: &str, expected: &str| {
+        let problems = bad(text);
+        assert!(problems.len() == 1 && problems[0].contains(expected), "{text}\n{problems:?}");
+    };
+    reports("[dispatch.pubsub]\nproject = 'p'", "dispatch.pubsub.results is missing");
+    reports("[dispatch.pubsub]\nresults = 'r'", "dispatch.pubsub.project is missing");
+    reports(&format!("{pubsub}endpoint = 'h:1'"), "is not a server's address");
+    let lease = format!("{pubsub}[dispatch]\nlease = '11m'");
+    reports(&lease, "dispatch.lease is longer than 10m");
+    let redis = format!("{pubsub}[dispatch.redis]\nurls = ['redis://h:1']");
+    reports(&redis, "dispatch.pubsub stands beside dispatch.redis");
+    let kept = format!("{pubsub}[[dispatch.queues]]\nname = 'q'\nresults_ttl = '1h'");
+    reports(&kept, "results_ttl, which has no effect in Pub/Sub");
 }

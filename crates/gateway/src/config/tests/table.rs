@@ -121,13 +121,18 @@ fn setting(config: &Config, key: &str) -> Setting {
 }
 
 /// Keys that cannot change alone: a gate has one capacity, the keys of its kind, and the name by
-/// which a queue knows it.
-const NOT_ALONE: [&str; 4] = [
+/// which a queue knows it. Queues are in Redis or in Pub/Sub.
+const NOT_ALONE: [&str; 9] = [
     "dispatch.gates[0].capacity",
     "dispatch.gates[0].kind",
     "dispatch.gates[0].name",
     // The sample names a sentinel, which no cluster has.
     "dispatch.redis.cluster",
+    "dispatch.pubsub.project",
+    "dispatch.pubsub.results",
+    "dispatch.pubsub.dead_letters",
+    "dispatch.pubsub.credentials",
+    "dispatch.pubsub.endpoint",
 ];
 
 #[test]

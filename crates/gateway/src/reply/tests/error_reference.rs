@@ -158,8 +158,8 @@ fn when(fault: &Fault) -> &'static str {
         FileTooLarge(_) => "the file is larger than `batch.file_limit`",
         StorageFull(_) => "there is no room on the disk or in `batch.files_limit`",
         StoreAway(_) | UsageAway => {
-            "the gateway cannot reach the Redis of the queue, cannot open the folder of batches \
-                yet, or cannot read the accounts"
+            "the gateway cannot reach the Redis or the Pub/Sub of the queue, cannot open the \
+                folder of batches yet, or cannot read the accounts"
         }
         MissingKey => {
             "with tenants: the request has neither a key nor a client certificate. On a \

@@ -1,8 +1,8 @@
 //! D08: mutated messages of Redis.
 
-use super::super::unreadable;
 use super::*;
 use crate::fuzz::fuzz;
+use crate::llm_d_async::unreadable;
 use crate::message::ID_MAX;
 
 const MEMBERS: [&[u8]; 2] = [

@@ -1,9 +1,9 @@
-//! The result in Redis: a JSON object of llm-d-async in a list.
+//! The result of a message: a JSON object of llm-d-async.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::json_fields::or_default;
+use super::or_default;
 use crate::message::StoredResult;
 
 /// The error code of a result that cannot be decoded.
@@ -31,7 +31,7 @@ fn is_zero(status: &u16) -> bool {
 }
 
 /// Encodes a result of this generation of a request. A body that is not UTF-8 is converted.
-pub(super) fn encode(stored: StoredResult, token: &str) -> serde_json::Result<String> {
+pub(crate) fn encode(stored: StoredResult, token: &str) -> serde_json::Result<String> {
     serde_json::to_string(&ResultRecord {
         id: stored.id,
         status_code: stored.status.unwrap_or_default(),
@@ -44,7 +44,7 @@ pub(super) fn encode(stored: StoredResult, token: &str) -> serde_json::Result<St
 
 /// Decodes a result of any worker. An unreadable one is returned, too, because it was already
 /// removed from the list.
-pub(super) fn decode(text: &[u8]) -> StoredResult {
+pub(crate) fn decode(text: &[u8]) -> StoredResult {
     match serde_json::from_slice::<ResultRecord>(text) {
         Ok(record) => StoredResult {
             id: record.id,

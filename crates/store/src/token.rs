@@ -18,12 +18,12 @@ static SEED: LazyLock<[u8; 32]> = LazyLock::new(|| {
 });
 
 /// The token of a generation of a request: 32 hexadecimal digits.
-pub(super) fn request() -> String {
+pub(crate) fn request() -> String {
     new(16)
 }
 
 /// The token of a claim: 16 hexadecimal digits.
-pub(super) fn owner() -> String {
+pub(crate) fn owner() -> String {
     new(8)
 }
 

@@ -18,7 +18,7 @@ struct IdFields<'a> {
 }
 
 /// The id, if there is a usable one, and the beginning of the text.
-pub(super) fn describe(member: &[u8]) -> (Option<String>, String) {
+pub(crate) fn describe(member: &[u8]) -> (Option<String>, String) {
     let text = String::from_utf8_lossy(member);
     let begins: String = text.chars().take(SHOWN_MAX).collect();
     (id(&text), format!("{begins:?}"))
