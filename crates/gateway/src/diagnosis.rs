@@ -8,6 +8,7 @@ mod advice;
 mod backend_rules;
 mod batch_rules;
 mod causes;
+mod client_error_rules;
 mod config_rules;
 mod expiry_rules;
 mod finding;
@@ -60,6 +61,7 @@ fn findings(situation: &Situation) -> Vec<StatusFinding> {
     watermark_rules::check(situation, &mut found);
     queue_rules::check(situation, &mut found);
     refusal_rules::check(situation, &mut found);
+    client_error_rules::check(situation, &mut found);
     batch_rules::check(situation, &mut found);
     expiry_rules::check(situation, &mut found);
     config_rules::check(situation, &mut found);

@@ -74,6 +74,8 @@ pub(crate) struct Intent {
     pub(crate) band: Band,
     /// Whether the request claimed a higher band than its tenant may have.
     pub(crate) band_clamped: bool,
+    /// What it named as its priority, if that is no band.
+    pub(crate) unknown_priority: Option<Box<str>>,
     /// Its tenant and its key, where there are tenants.
     pub(crate) caller: Option<Caller>,
     pub(crate) workload: WorkloadName,
@@ -214,6 +216,7 @@ fn read_as(
         class: flow.class,
         band,
         band_clamped,
+        unknown_priority: band::unknown(&controls),
         caller: caller.cloned(),
         criticality: origin.criticality,
         cost: estimate.cost,

@@ -32,11 +32,13 @@ mod ticket_ids;
 mod ticket_labels;
 mod timestamp;
 mod traces;
+mod unknown_priorities;
 mod workload_counters;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use ended_requests::RequestMistake;
 pub(crate) use last_answers::LastRefusals;
 pub(crate) use outcome::UNSEEN;
 pub(crate) use prometheus_writer::MetricsFormat;
@@ -72,6 +74,7 @@ use prometheus_writer::MetricsText;
 use tenant_counters::CountersByTenant;
 use ticket_ids::TicketIds;
 use ticket_labels::TicketLabels;
+use unknown_priorities::UnknownPriorities;
 use workload_counters::WorkloadCounters;
 
 /// The names of the bands in metrics, logs and pages, from best-effort to critical.
@@ -115,6 +118,7 @@ pub(crate) struct Observer {
     ticket_labels: TicketLabels,
     ticket_ids: TicketIds,
     ended: EndedRequests,
+    unknown_priorities: UnknownPriorities,
     access: Option<AccessLog>,
     /// Whether the log has a line for each request, and lines for each decision.
     logs_requests: bool,
@@ -322,12 +326,38 @@ impl Observer {
         self.backends.attempts().into_iter().map(split).collect()
     }
 
+    /// What clients did wrong most often since then, for each reason.
+    pub(crate) fn mistakes(&self, since: Time) -> Vec<RequestMistake> {
+        self.ended.mistakes(since)
+    }
+
+    /// Counts a request that named a priority that does not exist. The first with each text is
+    /// logged.
+    pub(crate) fn unknown_priority(&self, text: &str) {
+        if self.unknown_priorities.add(text) {
+            tracing::warn!(
+                value = text,
+                "x-priority names no band and has no effect: it is critical, high, normal or \
+                 best-effort"
+            );
+        }
+    }
+
+    /// The last texts in the place of a priority that name no band, and the requests with one.
+    pub(crate) fn unknown_priorities(&self) -> (Vec<String>, u64) {
+        self.unknown_priorities.read()
+    }
+
     /// The number of ended requests by band, `None` without one, and outcome.
     pub(crate) fn endings(&self) -> BTreeMap<(Option<usize>, &'static str), u64> {
         let mut sums = BTreeMap::new();
         for (_, counters) in self.model_labels.all() {
             for ending in counters.endings() {
-                *sums.entry((ending.band, ending.outcome)).or_default() += ending.count;
+                let outcome = match (ending.outcome, ending.class) {
+                    (outcome::OK, "4xx") => outcome::REFUSED_BY_BACKEND,
+                    (outcome, _) => outcome,
+                };
+                *sums.entry((ending.band, outcome)).or_default() += ending.count;
             }
         }
         sums
@@ -390,6 +420,7 @@ impl Observer {
             backends: &self.backends,
             pool: self.pool.as_deref(),
             enqueue_times: &self.enqueue_times,
+            unknown_priorities: self.unknown_priorities.read().1,
         };
         scrape.write(&mut text);
         metrics::write_tenants(&mut text, &self.tenants);

@@ -15,25 +15,51 @@ use super::watermark_rules::TOO_LOW;
 const EXPLAINS_SECS: f64 = 120.0;
 /// A request that fails is counted so much later at most.
 const COUNTED_SECS: f64 = 3.0;
+/// A cause may be noticed so much later than its consequence.
+const NOTICED_SECS: f64 = 5.0;
 /// Error codes of requests that waited in vain, or for which there was no place to wait.
 const WAITS: [&str; 5] = ["queue_timeout", "wait_too_long", "queue_full", "preempted", "flow_full"];
 
 /// Points from consequences to their cause, where another finding is it: one that holds, or one
 /// that has ended and left refusals behind. A request waits for at most the time to live.
 pub(super) fn explain(findings: &mut [StatusFinding], recent: &[EndedFinding], ttl_seconds: f64) {
-    let waits = findings.iter().find(|cause| !cause.is_past && explains_waits(cause));
-    let advice = waits.map(|cause| match cause.id {
-        // A further backend is of no use while places at this one may be free.
-        TOO_LOW | PLACES_UNKNOWN => format!("See {}: a backend may have free places.", cause.id),
-        id => format!("See {id}: it explains these waits."),
-    });
-    let consequences =
-        |finding: &&mut StatusFinding| [NEARLY_FULL, WILL_EXPIRE].contains(&finding.id);
-    if let Some(advice) = advice {
-        findings.iter_mut().filter(consequences).for_each(|one| one.advice.clone_from(&advice));
+    for at in 0..findings.len() {
+        if ![NEARLY_FULL, WILL_EXPIRE].contains(&findings[at].id) {
+            continue;
+        }
+        let waits = |cause: &StatusFinding| !cause.is_past && explains_waits(cause);
+        let cause = latest_before(findings, findings[at].since_seconds, waits);
+        let advice = cause.map(|cause| match findings[cause].id {
+            // A further backend is of no use while places at this one may be free.
+            id @ (TOO_LOW | PLACES_UNKNOWN) => format!("See {id}: a backend may have free places."),
+            id => format!("See {id}: it explains these waits."),
+        });
+        if let Some(advice) = advice {
+            findings[at].advice = advice;
+        }
     }
     explain_refusals(findings, recent, ttl_seconds);
     sort(findings);
+}
+
+/// The cause that is the last change before a consequence that holds for so long: what was there
+/// long before, without this consequence, does not explain it. Of causes that came after it, the
+/// first one.
+fn latest_before(
+    findings: &[StatusFinding],
+    since: f64,
+    is_cause: impl Fn(&StatusFinding) -> bool,
+) -> Option<usize> {
+    let distance = |at: &usize| {
+        let before = findings[*at].since_seconds - since;
+        let is_later = before < -NOTICED_SECS;
+        (is_later, before.abs())
+    };
+    let causes = (0..findings.len()).filter(|&at| is_cause(&findings[at]));
+    causes.min_by(|one, other| {
+        let ((one_later, one), (other_later, other)) = (distance(one), distance(other));
+        one_later.cmp(&other_later).then(one.total_cmp(&other))
+    })
 }
 
 /// Whether requests wait because of it: fewer backends serve, one flow has most of the queue, or
@@ -49,8 +75,10 @@ fn explains_waits(cause: &StatusFinding) -> bool {
 fn explain_refusals(findings: &mut [StatusFinding], recent: &[EndedFinding], ttl_seconds: f64) {
     let Some(at) = findings.iter().position(|finding| finding.id == REFUSED) else { return };
     let (reason, level) = (findings[at].subject.clone().unwrap_or_default(), findings[at].level);
-    let held = findings.iter_mut().find(|cause| explains((cause.id, cause.level), &reason));
+    let since = findings[at].since_seconds;
+    let held = latest_before(findings, since, |cause| explains((cause.id, cause.level), &reason));
     if let Some(cause) = held {
+        let cause = &mut findings[cause];
         // What makes most requests fail is as bad as that.
         if [DOWN, EJECTED, HUNG].contains(&cause.id) && !cause.is_past {
             cause.level = cause.level.max(level);

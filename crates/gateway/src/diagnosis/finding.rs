@@ -34,7 +34,7 @@ pub(crate) struct StatusFinding {
     /// The backend, flow, gate or queue that it is about.
     pub(crate) subject: Option<String>,
     pub(crate) text: String,
-    /// For how long it has been found.
+    /// For how long it has been found, or was found if it is over.
     pub(crate) since_seconds: f64,
     pub(crate) evidence: BTreeMap<&'static str, f64>,
     pub(crate) advice: String,

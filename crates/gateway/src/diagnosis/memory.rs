@@ -113,10 +113,9 @@ impl FindingMemory {
             let same = |ended: &EndedFinding| ended.is_about(&known.finding);
             self.ended.retain(|(_, ended)| !is_news || !same(ended));
             if is_news {
-                // It was shown until then.
-                let end = known.last.after(Span::from_secs_f64(known.finding.kept_secs));
-                let lasted = round(end.since(known.first).secs_f64());
-                self.ended.push_front((end, EndedFinding::of(known.finding, lasted)));
+                // It was shown for a while longer, as something that was over.
+                let lasted = round(known.last.since(known.first).secs_f64());
+                self.ended.push_front((known.last, EndedFinding::of(known.finding, lasted)));
             }
         }
         self.forget_ended(now);
@@ -151,6 +150,8 @@ impl KnownFinding {
         // Its figures are those of the past, and what is over is no trouble.
         let text = format!("{} {} ago", finding.past, span(ago));
         let level = finding.level.min(Level::Warning);
-        StatusFinding { text, level, evidence: BTreeMap::new(), is_past: true, ..finding }
+        let since_seconds = round(self.last.since(self.first).secs_f64());
+        let evidence = BTreeMap::new();
+        StatusFinding { text, level, since_seconds, evidence, is_past: true, ..finding }
     }
 }

@@ -12,7 +12,7 @@ pub(super) const REFUSED: &str = "requests_refused";
 const FAILING_LEAST: u32 = 5;
 /// Error codes by which the gateway or its backends fail a sound request. Others are errors of
 /// clients, or limits that an operator has set for a tenant.
-const UNSERVED: [&str; 14] = [
+pub(super) const UNSERVED: [&str; 14] = [
     "queue_timeout",
     "flow_full",
     "too_many_flows",

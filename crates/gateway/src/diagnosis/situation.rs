@@ -49,6 +49,11 @@ pub(crate) struct Situation {
     pub(crate) discovery_empty: Vec<String>,
     /// Why requests were not served, the most frequent reason of the last minute first.
     pub(crate) refusals: Vec<RefusalCount>,
+    /// What clients did wrong most often in the last minute, one entry for each reason.
+    pub(crate) client_mistakes: Vec<ClientMistake>,
+    /// The last texts in the place of a priority that name no band, and the requests with one.
+    pub(crate) unknown_priorities: Vec<String>,
+    pub(crate) unknown_priorities_last_minute: u64,
     pub(crate) gates: Vec<GateCondition>,
     pub(crate) batch_queues: Vec<BatchQueueState>,
     /// Files and stores that cannot be used.
@@ -321,6 +326,17 @@ pub(crate) struct RefusalCount {
     pub(crate) reason: &'static str,
     pub(crate) total: u64,
     pub(crate) last_minute: u64,
+}
+
+/// The flow and the model of most requests that failed for one reason.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ClientMistake {
+    pub(crate) reason: &'static str,
+    pub(crate) flow: String,
+    /// As the client wrote it.
+    pub(crate) model: String,
+    /// The name that it may have meant.
+    pub(crate) suggestion: Option<String>,
 }
 
 /// A gate of the dispatcher.

@@ -3,6 +3,7 @@
 mod blind;
 mod causes;
 mod chains;
+mod clients;
 mod evidence;
 mod lasting;
 mod lists;

@@ -50,6 +50,8 @@ pub(crate) struct Sample {
     pub(crate) depth: u32,
     /// Ended requests by band, `None` without one, and outcome.
     pub(crate) endings: BTreeMap<(Option<usize>, &'static str), u64>,
+    /// Requests that named a priority that does not exist.
+    pub(crate) unknown_priorities: u64,
     /// Answered and failed attempts by backend.
     pub(crate) attempts: BTreeMap<Arc<str>, [u64; 2]>,
     /// Refused requests by flow, of the flows that the page shows.
@@ -178,9 +180,10 @@ impl Trends {
     fn count_refusals(&self, situation: &mut Situation, sample: &Sample) {
         let base = self.base(sample.at, MINUTE);
         let mut counts: BTreeMap<&'static str, RefusalCount> = BTreeMap::new();
-        for (key @ (_, reason), &total) in &sample.endings {
+        for (key @ (band, reason), &total) in &sample.endings {
             let before = base.map_or(total, |base| base.endings.get(key).copied().unwrap_or(0));
-            if *reason == "ok" {
+            // Pages and lists have no band, and are no work.
+            if *reason == "ok" && band.is_some() {
                 situation.queue.served_last_minute += total.saturating_sub(before);
             }
             if NO_REFUSALS.contains(reason) {
@@ -191,6 +194,8 @@ impl Trends {
             entry.total += total;
             entry.last_minute += total.saturating_sub(before);
         }
+        let before = base.map_or(sample.unknown_priorities, |base| base.unknown_priorities);
+        situation.unknown_priorities_last_minute = sample.unknown_priorities.saturating_sub(before);
         situation.refusals = counts.into_values().collect();
         let order =
             |refusal: &RefusalCount| std::cmp::Reverse((refusal.last_minute, refusal.total));

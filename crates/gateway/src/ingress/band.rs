@@ -31,6 +31,12 @@ pub(super) fn stated(
         .or_else(|| said(controls.media_type, band_alias::media_type))
 }
 
+/// The text of `X-Priority`, if it names no band.
+pub(super) fn unknown(controls: &ControlHeaders<'_>) -> Option<Box<str>> {
+    let stated = controls.priority.and_then(text)?;
+    band_alias::band(stated).is_none().then(|| stated.into())
+}
+
 /// The band of a request that states `stated`, else that of the first rule with one, else that of
 /// its tenant, else the default. No rule that matches is exceeded, and neither is the limit of the
 /// tenant: the second value says whether the request would have exceeded that. Under weighted bands

@@ -3,6 +3,7 @@
 //! A request hands its record over and gets the oldest one back, so that nothing is copied and,
 //! once the ring is full, nothing is allocated.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flow::Time;
@@ -16,6 +17,14 @@ const KEPT: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct EndedRequests {
     ring: Mutex<Ring>,
+}
+
+/// The flow and the model of most requests that failed for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestMistake {
+    pub(crate) reason: &'static str,
+    pub(crate) flow: String,
+    pub(crate) model: String,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +68,28 @@ impl EndedRequests {
         newest.map(|(ended, record)| (*ended, Record::clone(record))).collect()
     }
 
+    /// The flow and the model of most requests that ended with a 4xx status since then, for each
+    /// reason. The client's own disconnect is none.
+    pub(super) fn mistakes(&self, since: Time) -> Vec<RequestMistake> {
+        let ring = self.ring();
+        let mut counts: BTreeMap<(&'static str, &str, &str), u32> = BTreeMap::new();
+        for (_, record) in ring.records.iter().filter(|(ended, _)| *ended >= since) {
+            if (400..499).contains(&record.status) {
+                let key = (record.reason_of_failure(), record.flow.as_str(), record.models().0);
+                *counts.entry(key).or_default() += 1;
+            }
+        }
+        let mut most: BTreeMap<&'static str, (u32, &str, &str)> = BTreeMap::new();
+        for ((reason, flow, model), count) in counts {
+            let known = most.entry(reason).or_default();
+            *known = (*known).max((count, flow, model));
+        }
+        let entry = |(reason, (_, flow, model)): (&'static str, (u32, &str, &str))| {
+            RequestMistake { reason, flow: flow.to_owned(), model: model.to_owned() }
+        };
+        most.into_iter().map(entry).collect()
+    }
+
     fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,6 +100,31 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn m03_the_most_frequent_mistake_of_each_reason_is_known() {
+        let ended = EndedRequests::default();
+        let fail = |at, (status, outcome, flow, model): (u16, &'static str, &str, &str)| {
+            let (flow, model) = (flow.to_owned(), Some(model.into()));
+            let record = Record { status, outcome, flow, model, ..Record::empty() };
+            ended.keep(&mut Box::new(record), Time::from_millis(at));
+        };
+        fail(1, (404, "model_not_found", "old", "m"));
+        fail(2, (404, "model_not_found", "a", "llama-3"));
+        fail(3, (404, "model_not_found", "b", "llama-3"));
+        fail(4, (404, "model_not_found", "a", "llama-3"));
+        fail(5, (422, "ok", "c", "m"));
+        fail(6, (499, "client_closed", "d", "m"));
+        fail(7, (200, "ok", "d", "m"));
+        let mistake = |reason, flow: &str, model: &str| RequestMistake {
+            reason,
+            flow: flow.to_owned(),
+            model: model.to_owned(),
+        };
+        let wanted =
+            [mistake("model_not_found", "a", "llama-3"), mistake("refused_by_backend", "c", "m")];
+        assert_eq!(ended.mistakes(Time::from_millis(2)), wanted);
+    }
 
     #[test]
     fn m03_the_last_ended_requests_are_kept_and_older_ones_are_not() {

@@ -51,6 +51,8 @@ pub(super) struct Scrape<'a> {
     /// The name of the pool, if the families of other pickers are written too.
     pub(super) pool: Option<&'a str>,
     pub(super) enqueue_times: &'a EnqueueTimes,
+    /// Requests that named a priority that does not exist.
+    pub(super) unknown_priorities: u64,
 }
 
 // === impl Scrape ===
@@ -68,6 +70,9 @@ impl Scrape<'_> {
         stock::write(text, snapshot, &live, (&targets, self.process.goal));
         flows::write(text, snapshot);
         requests::write(text, &all_counters);
+        let help = "Requests that named a priority that does not exist, which has no effect.";
+        let mut family = text.family("unknown_priorities_total", MetricType::Counter, help);
+        family.add(&[], self.unknown_priorities);
         backends::write(text, snapshot, named, self.backends);
         engines::write(text, &self.process.backends);
         if let Some(bounds) = self.process.proposal {

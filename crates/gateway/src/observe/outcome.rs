@@ -6,6 +6,9 @@
 /// The outcome of a request that a backend served.
 pub(super) const OK: &str = "ok";
 
+/// In counts of failures: a backend responded with a 4xx status, which is passed on.
+pub(super) const REFUSED_BY_BACKEND: &str = "refused_by_backend";
+
 /// The outcome of a request whose response the proxy in front did not show.
 pub(crate) const UNSEEN: &str = "response_unseen";
 

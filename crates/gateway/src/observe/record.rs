@@ -151,6 +151,14 @@ impl Record {
         }
     }
 
+    /// The error code, or that a backend refused it.
+    pub(super) fn reason_of_failure(&self) -> &'static str {
+        match self.outcome {
+            outcome::OK => outcome::REFUSED_BY_BACKEND,
+            code => code,
+        }
+    }
+
     /// Whether the request was served successfully.
     pub(super) fn succeeded(&self) -> bool {
         self.outcome == outcome::OK && self.status < 400

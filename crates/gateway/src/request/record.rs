@@ -76,6 +76,9 @@ impl RequestRecord {
     /// Copies what the client asks for.
     pub(crate) fn describe(&mut self, intent: &Intent) {
         self.identify(&intent.request_id);
+        if let (Some(observer), Some(text)) = (&self.observer, &intent.unknown_priority) {
+            observer.unknown_priority(text);
+        }
         let record = &mut self.record;
         record.model.clone_from(&intent.model);
         record.target.clone_from(&intent.target);

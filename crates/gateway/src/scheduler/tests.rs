@@ -27,6 +27,7 @@ fn intent(flow: &str) -> Intent {
         class: 0,
         band: Band::Normal,
         band_clamped: false,
+        unknown_priority: None,
         caller: None,
         workload: WorkloadName::default(),
         criticality: 3,

@@ -1,0 +1,68 @@
+//! Requests that fail by the doing of their clients.
+
+use super::super::situation::ClientMistake;
+use super::*;
+
+fn refused(counts: &[(&'static str, u64)], served: u64) -> Situation {
+    let refusal =
+        |&(reason, last_minute): &_| RefusalCount { reason, total: last_minute, last_minute };
+    let mut situation = Situation { refusals: counts.iter().map(refusal).collect(), ..well() };
+    situation.queue.served_last_minute = served;
+    situation
+}
+
+#[test]
+fn m03_a_wrong_model_name_is_named_with_the_one_that_was_meant() {
+    let mut situation = refused(&[("model_not_found", 160)], 0);
+    situation.client_mistakes = vec![ClientMistake {
+        reason: "model_not_found",
+        flow: "team-a".into(),
+        model: "llama-3".into(),
+        suggestion: Some("llama3".into()),
+    }];
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.level), ("client_errors", Level::Trouble));
+    let wanted = "160 of 160 requests of the last minute asked for a model that no backend has, \
+                  mostly of team-a for \"llama-3\"";
+    assert_eq!(finding.text, wanted);
+    assert!(finding.advice.starts_with("Did they mean \"llama3\"?"), "{}", finding.advice);
+}
+
+/// Anybody can send wrong keys, so they alone are no trouble, but never well either.
+#[test]
+fn m03_wrong_keys_are_a_warning_however_many() {
+    let finding = only(&refused(&[("invalid_api_key", 50)], 0));
+    assert_eq!((finding.id, finding.level), ("client_errors", Level::Warning));
+    assert!(finding.text.starts_with("50 of 50 requests"), "{}", finding.text);
+}
+
+#[test]
+fn m03_a_few_mistakes_among_many_requests_are_no_finding() {
+    assert_eq!(ids(&refused(&[("invalid_request", 4)], 0)), [""; 0]);
+    assert_eq!(ids(&refused(&[("invalid_request", 9)], 91)), [""; 0]);
+    assert_eq!(only(&refused(&[("invalid_request", 10)], 90)).level, Level::Warning);
+    assert_eq!(only(&refused(&[("invalid_request", 10)], 10)).level, Level::Warning);
+    assert_eq!(only(&refused(&[("invalid_request", 11)], 10)).level, Level::Trouble);
+}
+
+/// Each reason alone is rare, and together they are most of all.
+#[test]
+fn m03_no_verdict_is_green_while_most_requests_fail() {
+    let reasons =
+        [("invalid_request", 2), ("model_not_found", 2), ("refused_by_backend", 2), ("other", 1)];
+    let found = findings(&refused(&reasons, 3));
+    assert_eq!(found.len(), 3);
+    assert!(found.iter().all(|one| one.id == "client_errors" && one.level == Level::Trouble));
+}
+
+#[test]
+fn m03_a_priority_that_does_not_exist_is_a_note() {
+    let unknown_priorities = vec!["asap".to_owned(), "urgent".to_owned()];
+    let mut situation =
+        Situation { unknown_priorities, unknown_priorities_last_minute: 20, ..well() };
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.level), ("unknown_priority", Level::Note));
+    assert!(finding.text.contains("20 requests") && finding.text.contains("\"urgent\""));
+    situation.unknown_priorities_last_minute = 0;
+    assert_eq!(ids(&situation), [""; 0]);
+}

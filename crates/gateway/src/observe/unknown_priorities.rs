@@ -1,0 +1,55 @@
+//! Priorities that clients name and that do not exist. They have no effect, by promise; without a
+//! word about it, a client that writes `urgent` waits among all others and does not know why.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// How many texts are remembered, and up to which length.
+const TEXTS_MAX: usize = 32;
+const TEXT_MAX: usize = 64;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct UnknownPriorities {
+    total: AtomicU64,
+    /// The last new one is the last.
+    texts: Mutex<Vec<String>>,
+}
+
+// === impl UnknownPriorities ===
+
+impl UnknownPriorities {
+    /// Counts a request. Returns whether its text is new and is to be told: beyond the bound no
+    /// text is, since a client may invent one for each request.
+    pub(super) fn add(&self, text: &str) -> bool {
+        self.total.fetch_add(1, Relaxed);
+        let text = &text[..text.floor_char_boundary(TEXT_MAX)];
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = texts.len() < TEXTS_MAX && !texts.iter().any(|known| known == text);
+        if is_new {
+            texts.push(text.to_owned());
+        }
+        is_new
+    }
+
+    /// The texts, and the number of requests.
+    pub(super) fn read(&self) -> (Vec<String>, u64) {
+        let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        (texts.clone(), self.total.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m03_each_unknown_priority_is_told_once_and_a_bounded_number() {
+        let unknown = UnknownPriorities::default();
+        assert!(unknown.add("urgent") && !unknown.add("urgent") && unknown.add("asap"));
+        let told = (0..1000).filter(|number| unknown.add(&format!("p{number}"))).count();
+        assert_eq!(told, TEXTS_MAX - 2);
+        let (texts, total) = unknown.read();
+        assert_eq!((texts.len(), total, texts[0].as_str()), (TEXTS_MAX, 1003, "urgent"));
+    }
+}
