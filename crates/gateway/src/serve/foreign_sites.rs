@@ -181,8 +181,7 @@ impl Arrival {
         let (peer, own) = (stream.peer_addr().ok(), stream.local_addr().ok());
         let client = Peer::of(peer, || own);
         let is_loopback = |peer: IpAddr| peer.to_canonical().is_loopback();
-        let is_local =
-            client.ip == own.map(|own| own.ip()) || client.ip.is_none_or(is_loopback);
+        let is_local = client.ip == own.map(|own| own.ip()) || client.ip.is_none_or(is_loopback);
         Self { client, is_local, has_tls }
     }
 }
