@@ -195,12 +195,8 @@ fn read_as(
         headers: &listed(config, &parts.headers),
     };
     let flow = RequestFlow::of(&config.identity, &attributes, session);
-    let objectives = [&config.objectives, &config.cluster.objectives];
-    let stated = match config.conventions.nexus_priority_alone {
-        true => band::of_nexus(&controls),
-        false => band::stated(&controls, objectives).or(fields.tier),
-    };
-    let bands = (stated, resolved.and_then(|found| found.band));
+    let bands =
+        (band::stated(&controls, config, fields.tier), resolved.and_then(|found| found.band));
     let (band, band_clamped) = band::ruled(config, &attributes, bands, tenant);
     let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);
     let streamed = fields.stream.unwrap_or(api == Api::Ollama && kind.generates());

@@ -43,9 +43,8 @@ const EDITS: [Edit; 12] = [
     },
     Edit {
         file: "crates/gateway/src/ingress.rs",
-        site: "    let objectives = [&config.objectives, &config.cluster.objectives];\n    \
-               let stated = band::stated(&controls, objectives).or(fields.tier);\n    \
-               let bands = (stated, resolved.and_then(|found| found.band));\n",
+        site: "    let bands = (band::stated(&controls, config, fields.tier), \
+               resolved.and_then(|found| found.band));\n",
         instead: "",
     },
     Edit {
@@ -68,8 +67,8 @@ const EDITS: [Edit; 12] = [
     },
     Edit {
         file: "crates/gateway/src/ingress/json_body.rs",
-        site: "            \"service_tier\" => self.tier = tier(scanner)?,\n",
-        instead: "",
+        site: "self.tier = tier(scanner)?",
+        instead: "PromptSize::default().add(scanner)?",
     },
     Edit {
         file: "crates/gateway/src/reply/headers.rs",

@@ -54,6 +54,12 @@ struct Session {
     lines: [Line; 2],
 }
 
+/// The turns of sessions as they would be after the asks that were told.
+struct ToldTurns {
+    tags: BTreeMap<u32, (u64, u64)>,
+    moves: u64,
+}
+
 // === impl SessionOrder ===
 
 impl Default for SessionOrder {
@@ -161,28 +167,38 @@ impl SessionOrder {
             let turn = if late { (Time::ZERO, ask.sequence) } else { ask.turn() };
             lines[usize::from(late)].entry(ask.session).or_default().insert((turn, slot));
         }
-        let (mut tags, mut moves) = (BTreeMap::new(), self.moves);
+        let mut told = ToldTurns { tags: BTreeMap::new(), moves: self.moves };
         let mut order = Vec::with_capacity(waiting.len());
-        for mut line in lines {
-            let turn_of = |(&key, session): (&u32, &Session)| (key, (session.tag, session.moved));
-            let waits = self.sessions.iter().map(turn_of).filter(|(key, _)| line.contains_key(key));
-            let turn = |(key, known)| {
-                let (tag, moved) = tags.get(&key).copied().unwrap_or(known);
-                (tag, moved, key)
-            };
-            let mut turns: BTreeSet<Turn> = waits.map(turn).collect();
-            while let Some((tag, _, key)) = turns.pop_first() {
-                let Some((_, slot)) = line.get_mut(&key).and_then(BTreeSet::pop_first) else {
-                    continue;
-                };
-                order.push(slot);
-                moves += 1;
-                let next = tag.saturating_add(u64::from(asks[slot].cost));
-                tags.insert(key, (next, moves));
-                turns.insert((next, moves, key));
-            }
+        for line in lines {
+            self.tell_line(line, &mut told, asks, &mut order);
         }
         order
+    }
+
+    /// Adds the asks of one line in turn.
+    fn tell_line(
+        &self,
+        mut line: BTreeMap<u32, BTreeSet<(asks::Turn, u32)>>,
+        told: &mut ToldTurns,
+        asks: &Asks,
+        order: &mut Vec<u32>,
+    ) {
+        let turn_of = |(&key, session): (&u32, &Session)| (key, (session.tag, session.moved));
+        let waits = self.sessions.iter().map(turn_of).filter(|(key, _)| line.contains_key(key));
+        let turn = |(key, known)| {
+            let (tag, moved) = told.tags.get(&key).copied().unwrap_or(known);
+            (tag, moved, key)
+        };
+        let mut turns: BTreeSet<Turn> = waits.map(turn).collect();
+        while let Some((tag, _, key)) = turns.pop_first() {
+            let first = line.get_mut(&key).and_then(BTreeSet::pop_first);
+            let Some((_, slot)) = first else { continue };
+            order.push(slot);
+            told.moves += 1;
+            let next = tag.saturating_add(u64::from(asks[slot].cost));
+            told.tags.insert(key, (next, told.moves));
+            turns.insert((next, told.moves, key));
+        }
     }
 
     /// The ask that came last. Only preemption needs it, so a search is good enough.

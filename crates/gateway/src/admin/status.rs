@@ -104,18 +104,12 @@ fn look(state: &State) -> (Situation, Sample) {
     let core = state.scheduler.with(|core, now| CoreCopy::of(core, now, &named, &served));
     let config = state.config.load();
     let standing = state.standing();
-    let unknown_priorities = state.observer.unknown_priorities();
+    let (unknown_priorities, unknown_count) = state.observer.unknown_priorities();
     let sample = Sample {
-        at: core.now,
-        offered: core.counters.offered,
-        granted: core.counters.granted,
-        bypassed: core.counters.bypassed,
-        settled: core.counters.settled,
-        depth: core.queue.depth,
         endings: state.observer.endings(),
-        unknown_priorities: unknown_priorities.1,
+        unknown_priorities: unknown_count,
         attempts: state.observer.attempt_ends(),
-        ..Sample::default()
+        ..core.sample()
     };
     let followed = config.fleet.endpoints_file.is_some() || config.fleet.kubernetes.is_some();
     let watched = config.fleet.discover || followed;
@@ -154,7 +148,7 @@ fn look(state: &State) -> (Situation, Sample) {
         discovery_left_out: discovery.incomplete,
         discovery_empty: discovery.empty,
         client_mistakes: client_mistakes(state, core.now, &named, &config),
-        unknown_priorities: unknown_priorities.0,
+        unknown_priorities,
         keys: keys(state),
         certificates: certificates(state),
         reload: reload(state),
@@ -273,6 +267,21 @@ impl CoreCopy {
             models: sums.models,
             backends,
             bounds: settings.bounds,
+        }
+    }
+}
+
+impl CoreCopy {
+    /// Its counters, for rates.
+    fn sample(&self) -> Sample {
+        Sample {
+            at: self.now,
+            offered: self.counters.offered,
+            granted: self.counters.granted,
+            bypassed: self.counters.bypassed,
+            settled: self.counters.settled,
+            depth: self.queue.depth,
+            ..Sample::default()
         }
     }
 }

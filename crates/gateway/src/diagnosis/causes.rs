@@ -15,6 +15,8 @@ use super::watermark_rules::TOO_LOW;
 const EXPLAINS_SECS: f64 = 120.0;
 /// A request that fails is counted so much later at most.
 const COUNTED_SECS: f64 = 3.0;
+/// Findings about waits, which other findings cause.
+const CONSEQUENCES: [&str; 2] = [NEARLY_FULL, WILL_EXPIRE];
 /// A cause may be noticed so much later than its consequence.
 const NOTICED_SECS: f64 = 5.0;
 /// Error codes of requests that waited in vain, or for which there was no place to wait.
@@ -24,7 +26,7 @@ const WAITS: [&str; 5] = ["queue_timeout", "wait_too_long", "queue_full", "preem
 /// that has ended and left refusals behind. A request waits for at most the time to live.
 pub(super) fn explain(findings: &mut [StatusFinding], recent: &[EndedFinding], ttl_seconds: f64) {
     for at in 0..findings.len() {
-        if ![NEARLY_FULL, WILL_EXPIRE].contains(&findings[at].id) {
+        if !CONSEQUENCES.contains(&findings[at].id) {
             continue;
         }
         let waits = |cause: &StatusFinding| !cause.is_past && explains_waits(cause);
@@ -51,14 +53,16 @@ fn latest_before(
     is_cause: impl Fn(&StatusFinding) -> bool,
 ) -> Option<usize> {
     let distance = |at: &usize| {
-        let before = findings[*at].since_seconds - since;
-        let is_later = before < -NOTICED_SECS;
-        (is_later, before.abs())
+        let cause = &findings[*at];
+        let before = cause.since_seconds - since;
+        // What has a cause of its own explains the least.
+        let rank = (CONSEQUENCES.contains(&cause.id), before < -NOTICED_SECS);
+        (rank, before.abs())
     };
     let causes = (0..findings.len()).filter(|&at| is_cause(&findings[at]));
     causes.min_by(|one, other| {
-        let ((one_later, one), (other_later, other)) = (distance(one), distance(other));
-        one_later.cmp(&other_later).then(one.total_cmp(&other))
+        let ((one_rank, one), (other_rank, other)) = (distance(one), distance(other));
+        one_rank.cmp(&other_rank).then(one.total_cmp(&other))
     })
 }
 

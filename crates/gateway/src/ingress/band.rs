@@ -14,21 +14,27 @@ use crate::config::settings::Config;
 use crate::config::settings::tenants::Tenant;
 
 /// The band by the header of Nexus alone.
-pub(super) fn of_nexus(controls: &ControlHeaders<'_>) -> Option<Band> {
+fn of_nexus(controls: &ControlHeaders<'_>) -> Option<Band> {
     controls.nexus_priority.and_then(text).and_then(band_alias::nexus_priority)
 }
 
-/// The band that a header gives, if any.
+/// The band that a request states, if any: by a header or by the tier in its body.
 pub(super) fn stated(
     controls: &ControlHeaders<'_>,
-    objectives: [&BTreeMap<String, Band>; 2],
+    config: &Config,
+    tier: Option<Band>,
 ) -> Option<Band> {
+    if config.conventions.nexus_priority_alone {
+        return of_nexus(controls);
+    }
+    let objectives = [&config.objectives, &config.cluster.objectives];
     let said =
         |value: Option<_>, known: fn(&str) -> Option<Band>| value.and_then(text).and_then(known);
     said(controls.priority, band_alias::band)
         .or_else(|| of_nexus(controls))
         .or_else(|| objective(controls, objectives))
         .or_else(|| said(controls.media_type, band_alias::media_type))
+        .or(tier)
 }
 
 /// The text of `X-Priority`, if it names no band.

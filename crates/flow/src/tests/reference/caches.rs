@@ -109,10 +109,10 @@ impl Reference {
             let allowed = (0..line.len()).filter(|&at| self.may_pass(&line[..at]));
             for at in allowed.collect::<Vec<_>>() {
                 let cached = self.most_cached(line[at], bound);
-                if known.is_some_and(|known| cached <= known + known / 16) {
-                    continue;
-                }
-                match self.delay_of(line[at]) {
+                let better = known.is_none_or(|known| cached > known + known / 16);
+                let delay = if better { self.delay_of(line[at]) } else { None };
+                match delay {
+                    _ if !better => {}
                     None => (best, known) = ((line[at], line[..at].to_vec()), Some(cached)),
                     Some(delay) if at == 0 => self.put_off(line[at], delay),
                     Some(_) => {}

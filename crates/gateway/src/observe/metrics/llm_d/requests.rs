@@ -10,7 +10,7 @@ use crate::observe::histogram::HistogramSnapshot;
 use crate::observe::labels::ModelNames;
 use crate::observe::metrics::CountersByModel;
 use crate::observe::metrics::live_requests::LiveCounts;
-use crate::observe::model_counters::ModelCounters;
+use crate::observe::model_counters::{Ending, ModelCounters};
 use crate::observe::outcome;
 use crate::observe::prometheus_writer::{MetricType, MetricsText};
 use crate::observe::size_histogram::SizeHistogram;
@@ -85,22 +85,19 @@ pub(super) fn write(
     for (names, help, value) in DURATIONS {
         for name in names {
             let mut family = text.bare(name, MetricType::Histogram, help);
-            for (models, counters) in all_counters {
-                let reading = value(counters);
-                if reading.count > 0 {
-                    family.add_histogram(&labels(models), &reading, None);
-                }
+            let readings = all_counters.iter().map(|(models, counters)| (models, value(counters)));
+            for (models, reading) in readings.filter(|(_, reading)| reading.count > 0) {
+                family.add_histogram(&labels(models), &reading, None);
             }
         }
     }
     for (names, help, value) in SIZES {
         for name in names {
             let mut family = text.bare(name, MetricType::Histogram, help);
-            for (models, counters) in all_counters {
-                let reading = value(counters).read();
-                if reading.count > 0 {
-                    family.add_sizes(&labels(models), &reading);
-                }
+            let readings =
+                all_counters.iter().map(|(models, counters)| (models, value(counters).read()));
+            for (models, reading) in readings.filter(|(_, reading)| reading.count > 0) {
+                family.add_sizes(&labels(models), &reading);
             }
         }
     }
@@ -124,11 +121,11 @@ fn write_endings(text: &mut MetricsText, all_counters: &CountersByModel) {
         let mut family = text.bare(name, MetricType::Counter, help);
         for (models, counters) in all_counters {
             let mut errors: BTreeMap<&str, u64> = BTreeMap::new();
-            for ending in counters.endings().filter(|ending| ending.band.is_some()) {
-                if let Some(code) = error_code(ending.outcome, ending.class) {
-                    *errors.entry(code).or_default() += ending.count;
-                }
-            }
+            let endings = counters.endings().filter(|ending| ending.band.is_some());
+            let coded = |one: Ending| Some((error_code(one.outcome, one.class)?, one.count));
+            endings.filter_map(coded).for_each(|(code, count)| {
+                *errors.entry(code).or_default() += count;
+            });
             for (code, count) in errors {
                 let [model, target] = labels(models);
                 family.add(&[model, target, ("error_code", code)], count);
