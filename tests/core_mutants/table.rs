@@ -125,7 +125,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "new asks overtake waiting ones",
         file: "controller/admit.rs",
-        site: "if «self.domains[domain as usize].waiting > 0» && self.any_could_go",
+        site: "if «is_queue» && self.any_goes_before",
         instead: "false",
         noticed_by: "c03_bypass",
     },

@@ -202,9 +202,6 @@ fn x05_usage_is_read_where_each_api_has_it() {
                 let head = format!(
                     "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n"
                 );
-                let chunk = |piece: &[u8]| {
-                    [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()
-                };
                 let pieces = pieces.as_bytes().chunks(size).map(chunk).collect::<Vec<_>>();
                 ScriptedResponse::raw(
                     [head.into_bytes(), pieces.concat(), b"0\r\n\r\n".to_vec()].concat(),
@@ -292,4 +289,9 @@ fn x05_a_response_in_the_background_is_refused_where_tokens_are_charged() {
     refused(&fair, &background(json!(true)));
     let open = Gateway::before("", &backend);
     assert_eq!(open.ask(&background(json!(true))).status, 200);
+}
+
+/// A piece of a body as a chunk of HTTP/1.1.
+fn chunk(piece: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()
 }

@@ -262,6 +262,7 @@ const GATEWAY: &[Room] = &[
             "ingress",
             "observe",
             "reply",
+            "schema",
             "state",
             "tls",
         ],

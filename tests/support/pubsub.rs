@@ -40,8 +40,10 @@ impl PubSub {
         let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
         let program = folders
             .map(|folder| folder.join(".tools/pubsub_server/pubsub_server"))
-            .find(|program| program.exists())
-            .expect("Google's fake of Pub/Sub is not there: run tools/setup.sh");
+            .find(|program| program.exists());
+        let Some(program) = program else {
+            panic!("Google's fake of Pub/Sub is not there: run tools/setup.sh")
+        };
         let mut command = Command::new(program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut server = command.spawn().unwrap();

@@ -214,8 +214,7 @@ pub(crate) fn is_plain_charset(content_type: &str) -> bool {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let is = |known: &&str| value.trim_ascii().trim_matches('"').eq_ignore_ascii_case(known);
         let name = name.trim_ascii().to_ascii_lowercase();
-        !name.starts_with("charset")
-            || (name == "charset" && PLAIN_CHARSETS.iter().any(|known| is(known)))
+        !name.starts_with("charset") || (name == "charset" && PLAIN_CHARSETS.iter().any(is))
     })
 }
 

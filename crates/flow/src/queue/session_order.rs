@@ -158,8 +158,8 @@ impl SessionOrder {
         self.sessions.get(key)?.lines[line].first(asks)
     }
 
-    /// These waiting asks, which are all, in the order in which they would go if no other arrived and
-    /// no time passed.
+    /// These waiting asks, which are all, in the order in which they would go if no other arrived
+    /// and no time passed.
     pub(crate) fn in_turn(&self, waiting: &[u32], now: Time, asks: &Asks) -> Vec<u32> {
         let mut lines: [BTreeMap<u32, BTreeSet<(asks::Turn, u32)>>; 2] = Default::default();
         for &slot in waiting {

@@ -38,7 +38,7 @@ pub(super) fn is_public(host: &str) -> bool {
     let is_address = name.parse::<IpAddr>().is_ok() || name.starts_with('[');
     let is_in =
         |domain: &&str| name.strip_suffix(*domain).is_some_and(|before| before.ends_with('.'));
-    let is_local = is_address || !name.contains('.') || LOCAL_DOMAINS.iter().any(|at| is_in(at));
+    let is_local = is_address || !name.contains('.') || LOCAL_DOMAINS.iter().any(is_in);
     !is_local && !OWN_NAMES.contains(&name)
 }
 

@@ -85,6 +85,18 @@ impl Reference {
         uncomputed as i64 - self.cached_at(backend, prompt) as i64 * (1 + delayed)
     }
 
+    /// The asks of these flow queues that may go, each with those of its flow queue that it passes.
+    fn candidates(&self, within: &[usize]) -> Vec<(usize, Vec<usize>)> {
+        let lines = within
+            .iter()
+            .map(|&flow_queue| self.next_asks_of(flow_queue, (256 / within.len()).max(1)));
+        let of_line = |line: Vec<usize>| {
+            let allowed = (0..line.len()).filter(|&at| self.may_pass(&line[..at]));
+            allowed.map(|at| (line[at], line[..at].to_vec())).collect::<Vec<_>>()
+        };
+        lines.flat_map(of_line).collect()
+    }
+
     /// The ask that goes, and the tag of the flow queue whose turn it is, if that is another one.
     /// There is none if all wait for a cache.
     pub(super) fn next_ask(
@@ -104,19 +116,15 @@ impl Reference {
             self.put_off(first, delay);
             known = None;
         }
-        for &flow_queue in &within {
-            let line = self.next_asks_of(flow_queue, (256 / within.len()).max(1));
-            let allowed = (0..line.len()).filter(|&at| self.may_pass(&line[..at]));
-            for at in allowed.collect::<Vec<_>>() {
-                let cached = self.most_cached(line[at], bound);
-                let better = known.is_none_or(|known| cached > known + known / 16);
-                let delay = if better { self.delay_of(line[at]) } else { None };
-                match delay {
-                    _ if !better => {}
-                    None => (best, known) = ((line[at], line[..at].to_vec()), Some(cached)),
-                    Some(delay) if at == 0 => self.put_off(line[at], delay),
-                    Some(_) => {}
-                }
+        for (ask, passed) in self.candidates(&within) {
+            let cached = self.most_cached(ask, bound);
+            if known.is_some_and(|known| cached <= known + known / 16) {
+                continue;
+            }
+            match self.delay_of(ask) {
+                None => (best, known) = ((ask, passed), Some(cached)),
+                Some(delay) if passed.is_empty() => self.put_off(ask, delay),
+                Some(_) => {}
             }
         }
         let FlowQueue { pool, band, tag, .. } = self.flow_queues[turn];

@@ -159,7 +159,11 @@ fn m03_a_backend_that_is_fast_again_is_slow_no_longer() {
     let mut trends = slow_for(20);
     (21..=50).for_each(|second| _ = trends.judge(fast.clone(), answered(second, second)));
     let page = trends.judge(fast.clone(), answered(51, 51));
-    assert_eq!((page.level, ended(&page)), (Level::Ok, Some((19.0, 31.0))), "until it was last found");
+    assert_eq!(
+        (page.level, ended(&page)),
+        (Level::Ok, Some((19.0, 31.0))),
+        "until it was last found"
+    );
     let mut trends = slow_for(20);
     (21..=60).for_each(|second| _ = trends.judge(alone(), answered(second, 20)));
     let page = trends.judge(alone(), answered(61, 20));
