@@ -1,4 +1,5 @@
-//! W03: the order `workload` as clients and operators see it: told places, and the terms of urgency.
+//! W03: the order `workload` as clients and operators see it: told places, and the terms of
+//! urgency.
 
 use std::process::Command;
 

@@ -6,6 +6,7 @@
 mod backend_conditions;
 mod backends;
 mod bands;
+mod client_mistakes;
 mod configured;
 mod flows;
 mod health;

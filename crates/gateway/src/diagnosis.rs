@@ -5,6 +5,7 @@
 //! [`Trends`] adds what one moment cannot show: rates, since when a finding holds, and which ended.
 
 mod advice;
+mod backend_condition;
 mod backend_rules;
 mod batch_rules;
 mod causes;

@@ -24,6 +24,7 @@ mod preferences;
 mod prompt_size;
 mod prompt_text;
 mod request_flow;
+mod scalar;
 mod session;
 pub(crate) mod usage_query;
 mod workload;

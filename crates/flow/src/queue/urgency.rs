@@ -15,8 +15,8 @@
 //!
 //! A rank is true when it is made. Later it can only be too early: an offer of its workload lowers
 //! the bonus, and at the cap a wait stops to grow. So the first rank of a set is looked at again
-//! before it counts, and no other needs to be. Bonuses rise only when a bucket leaves the window, or
-//! with new settings; then all heads are ranked anew.
+//! before it counts, and no other needs to be. Bonuses rise only when a bucket leaves the window,
+//! or with new settings; then all heads are ranked anew.
 //!
 //! The number of FIFOs is bounded: beyond [`FIFOS_MAX`], asks share one FIFO per criticality, with
 //! the common rate of all overflowing workloads.

@@ -14,18 +14,16 @@ use flow::{
 };
 
 use super::backend_conditions::conditions;
+use super::client_mistakes::client_mistakes;
 use super::configured::{certificates, connections, keys, reload, tenants};
 use super::flows::{depth, weight_of};
 use super::{busiest_of, id_names};
 use crate::clock;
-use crate::config::Config;
 use crate::diagnosis::situation::{
-    BackendCondition, BandState, ClientMistake, FlowState, ModelState, QueueState, StockState,
-    StoreTrouble,
+    BackendCondition, BandState, FlowState, ModelState, QueueState, StockState, StoreTrouble,
 };
 use crate::diagnosis::{History, Sample, Situation, StatusPage};
-use crate::observe::{BAND_NAMES, IdNames, RequestMistake};
-use crate::schema;
+use crate::observe::{BAND_NAMES, IdNames};
 use crate::state::State;
 
 /// How often the state is looked at.
@@ -104,7 +102,7 @@ fn look(state: &State) -> (Situation, Sample) {
     let core = state.scheduler.with(|core, now| CoreCopy::of(core, now, &named, &served));
     let config = state.config.load();
     let standing = state.standing();
-    let (unknown_priorities, unknown_count) = state.observer.unknown_priorities();
+    let (unknown_priority, unknown_count) = state.observer.unknown_priorities();
     let sample = Sample {
         endings: state.observer.endings(),
         unknown_priorities: unknown_count,
@@ -148,7 +146,7 @@ fn look(state: &State) -> (Situation, Sample) {
         discovery_left_out: discovery.incomplete,
         discovery_empty: discovery.empty,
         client_mistakes: client_mistakes(state, core.now, &named, &config),
-        unknown_priorities,
+        unknown_priority,
         keys: keys(state),
         certificates: certificates(state),
         reload: reload(state),
@@ -165,28 +163,6 @@ fn look(state: &State) -> (Situation, Sample) {
         batch_work.describe(&mut situation);
     }
     (situation, sample)
-}
-
-/// What clients did wrong most often in the last minute, and which model they may have meant.
-fn client_mistakes(
-    state: &State,
-    now: Time,
-    named: &IdNames<'_>,
-    config: &Config,
-) -> Vec<ClientMistake> {
-    let mistakes = state.observer.mistakes(now.before(Span::from_secs(60)));
-    let entry = |RequestMistake { reason, flow, model }| {
-        let known = || named.models.values().copied().chain(config.ruled_names());
-        let is_unknown = !model.is_empty() && !known().any(|name| name == model);
-        let nearest = || schema::nearest(&model, known());
-        // Clients leave out the organisation in front of a name, or write one.
-        let last = |name: &str| name.rsplit('/').next().unwrap_or_default().to_lowercase();
-        let same = || known().find(|name| last(name) == last(&model));
-        let suggestion = is_unknown.then(|| same().or_else(nearest)).flatten();
-        let suggestion = suggestion.map(str::to_owned);
-        ClientMistake { reason, flow, model, suggestion }
-    };
-    mistakes.into_iter().map(entry).collect()
 }
 
 fn models(

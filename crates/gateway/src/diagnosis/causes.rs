@@ -30,7 +30,7 @@ pub(super) fn explain(findings: &mut [StatusFinding], recent: &[EndedFinding], t
             continue;
         }
         let waits = |cause: &StatusFinding| !cause.is_past && explains_waits(cause);
-        let cause = latest_before(findings, findings[at].since_seconds, waits);
+        let cause = latest_before(findings, findings[at].began_secs, waits);
         let advice = cause.map(|cause| match findings[cause].id {
             // A further backend is of no use while places at this one may be free.
             id @ (TOO_LOW | PLACES_UNKNOWN) => format!("See {id}: a backend may have free places."),
@@ -44,17 +44,17 @@ pub(super) fn explain(findings: &mut [StatusFinding], recent: &[EndedFinding], t
     sort(findings);
 }
 
-/// The cause that is the last change before a consequence that holds for so long: what was there
+/// The cause that is the last change before a consequence that began so long ago: what was there
 /// long before, without this consequence, does not explain it. Of causes that came after it, the
 /// first one.
 fn latest_before(
     findings: &[StatusFinding],
-    since: f64,
+    began: f64,
     is_cause: impl Fn(&StatusFinding) -> bool,
 ) -> Option<usize> {
     let distance = |at: &usize| {
         let cause = &findings[*at];
-        let before = cause.since_seconds - since;
+        let before = cause.began_secs - began;
         // What has a cause of its own explains the least.
         let rank = (CONSEQUENCES.contains(&cause.id), before < -NOTICED_SECS);
         (rank, before.abs())
@@ -79,8 +79,8 @@ fn explains_waits(cause: &StatusFinding) -> bool {
 fn explain_refusals(findings: &mut [StatusFinding], recent: &[EndedFinding], ttl_seconds: f64) {
     let Some(at) = findings.iter().position(|finding| finding.id == REFUSED) else { return };
     let (reason, level) = (findings[at].subject.clone().unwrap_or_default(), findings[at].level);
-    let since = findings[at].since_seconds;
-    let held = latest_before(findings, since, |cause| explains((cause.id, cause.level), &reason));
+    let began = findings[at].began_secs;
+    let held = latest_before(findings, began, |cause| explains((cause.id, cause.level), &reason));
     if let Some(cause) = held {
         let cause = &mut findings[cause];
         // What makes most requests fail is as bad as that.

@@ -18,7 +18,7 @@ const ERRORS_SHARE: f64 = 0.1;
 /// The most reasons that are told.
 const REASONS_MAX: usize = 3;
 /// Codes of requests whose client is not known: anybody can send them.
-const STRANGERS: [&str; 4] =
+pub(super) const STRANGERS: [&str; 4] =
     ["missing_api_key", "invalid_api_key", "expired_api_key", "invalid_token"];
 
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
@@ -27,11 +27,11 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
 }
 
 fn client_errors(situation: &Situation) -> Vec<StatusFinding> {
-    let failed: u64 = situation.refusals.iter().map(|refusal| refusal.last_minute).sum();
+    let failed: u64 = situation.refusals.iter().map(|refusal| refusal.of_work).sum();
     let all = failed + situation.queue.served_last_minute;
     let most_fail = failed > situation.queue.served_last_minute && failed >= ERRORS_LEAST;
     let is_error = |refusal: &&RefusalCount| {
-        let count = refusal.last_minute;
+        let count = refusal.of_work;
         let many = count >= ERRORS_LEAST && count as f64 >= all as f64 * ERRORS_SHARE;
         !UNSERVED.contains(&refusal.reason) && (many || (most_fail && count > 0))
     };
@@ -46,7 +46,7 @@ fn client_error(
 ) -> StatusFinding {
     let reason = refusal.reason;
     let mistake = situation.client_mistakes.iter().find(|mistake| mistake.reason == reason);
-    let failed = format!("{} of {all} requests of the last minute", refusal.last_minute);
+    let failed = format!("{} of {all} requests of the last minute", refusal.of_work);
     let text = format!("{failed} {}{}", what_happened(reason), of_whom(mistake));
     let level = match most_fail && !STRANGERS.contains(&reason) {
         true => Level::Trouble,
@@ -54,7 +54,7 @@ fn client_error(
     };
     StatusFinding::new(CLIENT_ERRORS, level, text)
         .about(reason)
-        .figure("last_minute", refusal.last_minute as f64)
+        .figure("last_minute", refusal.of_work as f64)
         .figure("served_last_minute", situation.queue.served_last_minute as f64)
         .advise(advice(reason, mistake))
 }
@@ -91,8 +91,8 @@ fn advice(reason: &str, mistake: Option<&ClientMistake>) -> String {
              makes one."
         }
         "invalid_api_key" | "expired_api_key" | "invalid_token" => {
-            "Give the clients a key that is in force (`tidegate key new`), or find out who guesses: \
-             the access log has their addresses if log.access is on."
+            "Give the clients a key that is in force (`tidegate key new`), or find out who \
+             guesses: the access log has each request if log.access is on."
         }
         "refused_by_backend" => {
             "The model server does not accept these requests: see its log, and the error that \
@@ -108,8 +108,8 @@ fn model_advice(mistake: Option<&ClientMistake>) -> String {
     let meant = mistake.and_then(|mistake| Some((&mistake.model, mistake.suggestion.as_ref()?)));
     match meant {
         Some((asked, meant)) => format!(
-            "Did they mean {meant:?}? Mend the name in the clients, or let it stand for that model: \
-             [[models]] with name = {asked:?} and targets = [{{ model = {meant:?} }}]."
+            "Did they mean {meant:?}? Mend the name in the clients, or let it stand for that \
+             model: [[models]] with name = {asked:?} and targets = [{{ model = {meant:?} }}]."
         ),
         None => {
             "Clients must ask for a name that GET /v1/models lists. A name of their own becomes \
@@ -121,7 +121,10 @@ fn model_advice(mistake: Option<&ClientMistake>) -> String {
 
 fn unknown_priority(situation: &Situation) -> Option<StatusFinding> {
     let lately = situation.unknown_priorities_last_minute;
-    let value = situation.unknown_priorities.last().filter(|_| lately > 0)?;
+    if lately == 0 {
+        return None;
+    }
+    let value = &situation.unknown_priority;
     let requests = count(u32::try_from(lately).unwrap_or(u32::MAX), "request");
     let text = format!(
         "{requests} of the last minute named a priority that does not exist, such as {value:?}: it \

@@ -39,6 +39,9 @@ pub(crate) struct StatusFinding {
     pub(crate) evidence: BTreeMap<&'static str, f64>,
     pub(crate) advice: String,
     pub(crate) runbook: String,
+    /// How long ago it was first found.
+    #[serde(skip)]
+    pub(super) began_secs: f64,
     /// It is reported when it has lasted for so long: a state of a moment is no finding.
     #[serde(skip)]
     pub(super) lasting_secs: f64,
@@ -89,6 +92,7 @@ impl StatusFinding {
             evidence: BTreeMap::new(),
             advice: String::new(),
             runbook: format!("{RUNBOOK}#{id}"),
+            began_secs: 0.0,
             lasting_secs: 0.0,
             kept_secs: 0.0,
             past: String::new(),

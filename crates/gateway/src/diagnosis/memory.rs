@@ -141,8 +141,9 @@ impl KnownFinding {
     }
 
     fn at(&self, now: Time) -> StatusFinding {
-        let since_seconds = round(now.since(self.first).secs_f64());
-        let finding = StatusFinding { since_seconds, ..self.finding.clone() };
+        let began_secs = now.since(self.first).secs_f64();
+        let since_seconds = round(began_secs);
+        let finding = StatusFinding { since_seconds, began_secs, ..self.finding.clone() };
         let ago = now.since(self.last).secs_f64();
         if ago <= finding.past_after_secs {
             return finding;

@@ -438,30 +438,10 @@ fn m03_requests_that_will_expire_are_counted() {
     assert!(only(&situation).text.contains("is about to expire"));
 }
 
-#[test]
-fn m03_refusals_held_requests_and_keys_are_reported() {
-    let mut situation = well();
-    let refusal = |reason, last_minute| RefusalCount { reason, total: 9, last_minute };
-    situation.queue.served_last_minute = 200;
-    situation.refusals = vec![refusal("invalid_request", 9), refusal("flow_full", 3)];
-    let finding = only(&situation);
-    assert_eq!(finding.text, "3 requests were not served in the last minute: flow_full");
-    situation.refusals = vec![refusal("invalid_request", 9), refusal("flow_full", 0)];
-    assert_eq!(ids(&situation), [""; 0], "a few errors of clients are theirs to mend");
-    situation.queue.held = 1;
-    assert_eq!(only(&situation).text, "1 request waits for a model that no backend lists");
-    situation.queue.held = 0;
-    let key = KeyExpiry { name: "ci".into(), tenant: None, expires_in_seconds: 7200.0 };
-    situation.keys = vec![key.clone()];
-    assert_eq!(only(&situation).text, "the API key ci expires in 2 h");
-    situation.keys = vec![KeyExpiry { tenant: Some("lab".into()), ..key }];
-    assert_eq!(only(&situation).text, "the API key ci of lab expires in 2 h");
-}
-
 /// Two findings with two different advices confuse; the cause is advised about.
 #[test]
 fn m03_refusals_that_another_finding_explains_point_to_it() {
-    let refusal = RefusalCount { reason: "queue_timeout", total: 9, last_minute: 9 };
+    let refusal = RefusalCount { reason: "queue_timeout", total: 9, last_minute: 9, of_work: 9 };
     let advice = |mut situation: Situation| {
         situation.refusals = vec![refusal.clone()];
         let found = findings(&situation);

@@ -8,6 +8,7 @@ use flow::{Span, Time};
 
 use super::batch_rules;
 use super::causes;
+use super::client_error_rules;
 use super::first_byte_waits::FirstByteWaits;
 use super::history::History;
 use super::memory::FindingMemory;
@@ -193,6 +194,9 @@ impl Trends {
             entry.reason = reason;
             entry.total += total;
             entry.last_minute += total.saturating_sub(before);
+            if band.is_some() || client_error_rules::STRANGERS.contains(reason) {
+                entry.of_work += total.saturating_sub(before);
+            }
         }
         let before = base.map_or(sample.unknown_priorities, |base| base.unknown_priorities);
         situation.unknown_priorities_last_minute = sample.unknown_priorities.saturating_sub(before);

@@ -14,6 +14,7 @@ use super::body_key::{self, BodyKey, KeyProblem, SeenKeys};
 use super::json_scanner::{DEPTH_MAX, JsonScanner, JsonString, JsonValue, ScanError};
 use super::prompt_size::PromptSize;
 use super::prompt_text::PromptText;
+use super::scalar::small;
 use crate::band_alias;
 use crate::reply::Fault;
 
@@ -78,19 +79,6 @@ enum NameField<'a> {
     None,
     Text(JsonString<'a>),
     Unclear(KeyProblem),
-}
-
-/// A scalar value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Scalar {
-    Bool(bool),
-    Number(u64),
-    /// The hash of a string.
-    Text(u64),
-    /// A negative number, or an empty string.
-    None,
-    /// No scalar at all, or null: no server makes another type of it.
-    Other,
 }
 
 /// The most bytes of a parser's message that are shown, because it may quote the body.
@@ -327,22 +315,6 @@ fn tier(scanner: &mut JsonScanner<'_>) -> Result<Option<Band>, ScanError> {
     })
 }
 
-/// Reads the next value as a scalar.
-fn small(scanner: &mut JsonScanner<'_>) -> Result<Scalar, ScanError> {
-    Ok(match scanner.value()? {
-        JsonValue::Bool(bool_value) => Scalar::Bool(bool_value),
-        JsonValue::Number(number) => Scalar::of(number),
-        JsonValue::String(text) => match text.checked()?.read() {
-            Some(text) if !text.is_empty() => Scalar::Text(hash(&text)),
-            _ => Scalar::None,
-        },
-        value => {
-            PromptSize::default().add_value(value, scanner)?;
-            Scalar::Other
-        }
-    })
-}
-
 // === impl ModelName ===
 
 impl ModelName<'_> {
@@ -364,40 +336,6 @@ impl SessionKeys {
     pub(super) fn best(self, header: Option<&str>) -> Option<u64> {
         let header = header.filter(|text| !text.is_empty()).map(hash);
         self.cache_key.or(self.session).or(header).or(self.user)
-    }
-}
-
-// === impl Scalar ===
-
-impl Scalar {
-    fn of(number: &str) -> Self {
-        let whole = number.parse().ok();
-        // A negative number means no limit, where a server accepts it at all.
-        let float = || number.parse().ok().filter(|&number: &f64| number >= 0.0);
-        let number = whole.or_else(|| float().map(|number| number as u64));
-        number.map_or(Self::None, Self::Number)
-    }
-
-    /// The value of a key for a boolean. Some servers take the text "true" or the number 1 for one.
-    fn bool_value(self, key: &'static str) -> Result<Option<bool>, ScanError> {
-        match self {
-            Self::Bool(bool_value) => Ok(Some(bool_value)),
-            Self::Other => Ok(None),
-            _ => Err(ScanError::Key(KeyProblem::NoBool(key))),
-        }
-    }
-
-    /// The value of a key for a number. Some servers take the text "8" for one, or `true`.
-    fn number(self, key: &'static str) -> Result<Option<u64>, ScanError> {
-        match self {
-            Self::Number(number) => Ok(Some(number)),
-            Self::None | Self::Other => Ok(None),
-            Self::Bool(_) | Self::Text(_) => Err(ScanError::Key(KeyProblem::NoNumber(key))),
-        }
-    }
-
-    fn text(self) -> Option<u64> {
-        if let Self::Text(hash) = self { Some(hash) } else { None }
     }
 }
 

@@ -352,8 +352,6 @@ impl RequestKind {
     }
 }
 
-// === impl Route ===
-
 impl Route {
     /// Whether it leads to a status page, or to a change there, that not every client may use.
     pub(crate) fn needs_right(&self) -> bool {

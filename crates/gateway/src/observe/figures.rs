@@ -36,8 +36,8 @@ impl Observer {
         self.ended.mistakes(since)
     }
 
-    /// The last texts in the place of a priority that name no band, and the requests with one.
-    pub(crate) fn unknown_priorities(&self) -> (Vec<String>, u64) {
+    /// The last text in the place of a priority that names no band, and the requests with one.
+    pub(crate) fn unknown_priorities(&self) -> (String, u64) {
         self.unknown_priorities.read()
     }
 

@@ -2,8 +2,8 @@
 //!
 //! The core knows an ask by its ticket and its target model, but gauges also have the requested
 //! model as a label, and sum up bytes. So both are stored under the index of its ticket when it
-//! begins, in one word. The core reuses the index of an ended ask for the next one, which overwrites the entry;
-//! no entry is ever cleared.
+//! begins, in one word. The core reuses the index of an ended ask for the next one, which
+//! overwrites the entry; no entry is ever cleared.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

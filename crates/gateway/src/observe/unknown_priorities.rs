@@ -12,8 +12,13 @@ const TEXT_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct UnknownPriorities {
     total: AtomicU64,
-    /// The last new one is the last.
-    texts: Mutex<Vec<String>>,
+    texts: Mutex<Texts>,
+}
+
+#[derive(Debug, Default)]
+struct Texts {
+    told: Vec<String>,
+    last: String,
 }
 
 // === impl UnknownPriorities ===
@@ -25,17 +30,20 @@ impl UnknownPriorities {
         self.total.fetch_add(1, Relaxed);
         let text = &text[..text.floor_char_boundary(TEXT_MAX)];
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = texts.len() < TEXTS_MAX && !texts.iter().any(|known| known == text);
+        texts.last.clear();
+        texts.last.push_str(text);
+        let told = &mut texts.told;
+        let is_new = told.len() < TEXTS_MAX && !told.iter().any(|known| known == text);
         if is_new {
-            texts.push(text.to_owned());
+            told.push(text.to_owned());
         }
         is_new
     }
 
-    /// The texts, and the number of requests.
-    pub(super) fn read(&self) -> (Vec<String>, u64) {
+    /// The last text, and the number of requests.
+    pub(super) fn read(&self) -> (String, u64) {
         let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        (texts.clone(), self.total.load(Relaxed))
+        (texts.last.clone(), self.total.load(Relaxed))
     }
 }
 
@@ -49,7 +57,7 @@ mod tests {
         assert!(unknown.add("urgent") && !unknown.add("urgent") && unknown.add("asap"));
         let told = (0..1000).filter(|number| unknown.add(&format!("p{number}"))).count();
         assert_eq!(told, TEXTS_MAX - 2);
-        let (texts, total) = unknown.read();
-        assert_eq!((texts.len(), total, texts[0].as_str()), (TEXTS_MAX, 1003, "urgent"));
+        assert!(!unknown.add("urgent"));
+        assert_eq!(unknown.read(), ("urgent".to_owned(), 1004));
     }
 }

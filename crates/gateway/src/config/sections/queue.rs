@@ -180,7 +180,8 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              first token. Inside a flow, requests that can still meet their objective are fresh \
              and go first. The others are late and are served behind them, when there is room. In \
              a lasting overload (`overload_after`), late requests get 503, and so do new ones that \
-             would be late, but never critical ones. A client may state its own objective. With 0s there is no objective: \
+             would be late, but never critical ones. A client may state its own objective. \
+             With 0s there is no objective: \
              `order` alone decides, as long as `cache_reorder` is not set, and headers of clients \
              do not change that. So with the order `fifo` a flow is served first come, first \
              served; where backends load models on demand, `model_stay` must be 0s for that, too.",

@@ -120,7 +120,8 @@ fn m03_waits_at_a_guessed_limit_point_to_it() {
     let found = findings(&situation);
     let expire = found.iter().find(|one| one.id == "requests_will_expire").unwrap();
     assert_eq!(expire.advice, "See places_unknown: a backend may have free places.");
-    situation.refusals = vec![RefusalCount { reason: "queue_timeout", total: 9, last_minute: 9 }];
+    situation.refusals =
+        vec![RefusalCount { reason: "queue_timeout", total: 9, last_minute: 9, of_work: 9 }];
     let found = findings(&situation);
     let refused = found.iter().find(|one| one.id == "requests_refused").unwrap();
     assert_eq!(refused.advice, "See places_unknown: it explains these refusals.");

@@ -348,3 +348,30 @@ fn m03_a_backend_that_fails_for_a_moment_is_no_finding() {
     assert_eq!(found(2, [5, 3]), None);
     assert_eq!(found(3, [5, 3]), Some("backend_failing"));
 }
+
+/// Findings that hold for so long, and what the waits point to.
+fn blamed(causes: &[(&'static str, f64, bool)], expires_for: f64) -> String {
+    let finding = |id, began_secs, is_past| {
+        let new = StatusFinding::new(id, Level::Warning, String::new());
+        StatusFinding { began_secs, is_past, ..new }
+    };
+    let mut found: Vec<StatusFinding> =
+        causes.iter().map(|&(id, began, is_past)| finding(id, began, is_past)).collect();
+    found.push(finding("requests_will_expire", expires_for, false));
+    super::super::causes::explain(&mut found, &[], 30.0);
+    found.into_iter().find(|one| one.id == "requests_will_expire").unwrap().advice
+}
+
+#[test]
+fn m03_waits_point_to_the_last_change_before_them() {
+    let flood = |began| ("flow_floods", began, false);
+    let dead = |began| ("backend_down", began, false);
+    let by = |id: &str| format!("See {id}: it explains these waits.");
+    assert_eq!(blamed(&[dead(20.0), flood(600.0)], 15.0), by("backend_down"));
+    assert_eq!(blamed(&[dead(600.0), flood(20.0)], 15.0), by("flow_floods"));
+    assert_eq!(blamed(&[dead(600.0), flood(12.0)], 15.0), by("flow_floods"), "noticed late");
+    assert_eq!(blamed(&[dead(600.0), flood(2.0)], 15.0), by("backend_down"), "it came after");
+    assert_eq!(blamed(&[flood(2.0)], 15.0), by("flow_floods"), "nothing else explains them");
+    let over = ("backend_down", 20.0, true);
+    assert_eq!(blamed(&[over, flood(600.0)], 15.0), by("flow_floods"), "what is over is no cause");
+}

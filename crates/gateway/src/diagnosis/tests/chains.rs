@@ -15,7 +15,7 @@ pub(super) fn with_refusals(secs: u64, situation: &Situation) -> StatusPage {
 }
 
 fn refused(reason: &'static str) -> Vec<RefusalCount> {
-    vec![RefusalCount { reason, total: 9, last_minute: 9 }]
+    vec![RefusalCount { reason, total: 9, last_minute: 9, of_work: 9 }]
 }
 
 fn advice(situation: &Situation, id: &str) -> String {

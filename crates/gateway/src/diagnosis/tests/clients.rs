@@ -4,8 +4,12 @@ use super::super::situation::ClientMistake;
 use super::*;
 
 fn refused(counts: &[(&'static str, u64)], served: u64) -> Situation {
-    let refusal =
-        |&(reason, last_minute): &_| RefusalCount { reason, total: last_minute, last_minute };
+    let refusal = |&(reason, last_minute): &_| RefusalCount {
+        reason,
+        total: last_minute,
+        last_minute,
+        of_work: last_minute,
+    };
     let mut situation = Situation { refusals: counts.iter().map(refusal).collect(), ..well() };
     situation.queue.served_last_minute = served;
     situation
@@ -57,12 +61,33 @@ fn m03_no_verdict_is_green_while_most_requests_fail() {
 
 #[test]
 fn m03_a_priority_that_does_not_exist_is_a_note() {
-    let unknown_priorities = vec!["asap".to_owned(), "urgent".to_owned()];
+    let unknown_priority = "urgent".to_owned();
     let mut situation =
-        Situation { unknown_priorities, unknown_priorities_last_minute: 20, ..well() };
+        Situation { unknown_priority, unknown_priorities_last_minute: 20, ..well() };
     let finding = only(&situation);
     assert_eq!((finding.id, finding.level), ("unknown_priority", Level::Note));
     assert!(finding.text.contains("20 requests") && finding.text.contains("\"urgent\""));
     situation.unknown_priorities_last_minute = 0;
     assert_eq!(ids(&situation), [""; 0]);
+}
+
+#[test]
+fn m03_refusals_held_requests_and_keys_are_reported() {
+    let mut situation = well();
+    let refusal =
+        |reason, last_minute| RefusalCount { reason, total: 9, last_minute, of_work: last_minute };
+    situation.queue.served_last_minute = 200;
+    situation.refusals = vec![refusal("invalid_request", 9), refusal("flow_full", 3)];
+    let finding = only(&situation);
+    assert_eq!(finding.text, "3 requests were not served in the last minute: flow_full");
+    situation.refusals = vec![refusal("invalid_request", 9), refusal("flow_full", 0)];
+    assert_eq!(ids(&situation), [""; 0], "a few errors of clients are theirs to mend");
+    situation.queue.held = 1;
+    assert_eq!(only(&situation).text, "1 request waits for a model that no backend lists");
+    situation.queue.held = 0;
+    let key = KeyExpiry { name: "ci".into(), tenant: None, expires_in_seconds: 7200.0 };
+    situation.keys = vec![key.clone()];
+    assert_eq!(only(&situation).text, "the API key ci expires in 2 h");
+    situation.keys = vec![KeyExpiry { tenant: Some("lab".into()), ..key }];
+    assert_eq!(only(&situation).text, "the API key ci of lab expires in 2 h");
 }

@@ -374,7 +374,8 @@ fn m03_it_is_trouble_if_more_requests_fail_than_are_served() {
     let level = |failed: u64, served: u64| {
         let mut situation = well();
         let reason = "backend_error";
-        situation.refusals = vec![RefusalCount { reason, total: 99, last_minute: failed }];
+        situation.refusals =
+            vec![RefusalCount { reason, total: 99, last_minute: failed, of_work: failed }];
         situation.queue.served_last_minute = served;
         only(&situation).level
     };

@@ -1,11 +1,11 @@
 //! The metrics of the endpoint pickers of the Gateway API Inference Extension and of llm-d, under
-//! the names that their dashboards use: those of flow control here, those of requests in `requests`,
-//! those of the pool in `pool`.
+//! the names that their dashboards use: those of flow control here, those of requests in
+//! `requests`, those of the pool in `pool`.
 //!
 //! Their meaning is the same, with three differences. A band is shown as a number that would select
 //! it. The fairness id is always `all`, because ids that clients invent must not become series.
-//! Requests that bypass the queue have no queue duration. What has no meaning here is left out: there
-//! are no plugins, no predictions, and no cycle that dispatches.
+//! Requests that bypass the queue have no queue duration. What has no meaning here is left out:
+//! there are no plugins, no predictions, and no cycle that dispatches.
 
 mod pool;
 mod requests;
