@@ -11,6 +11,7 @@ mod batch_teams;
 mod broken_responses;
 mod burst_queueing;
 mod client_connections;
+mod client_errors;
 pub(crate) mod clients;
 mod command_line;
 mod controller;

@@ -1,5 +1,7 @@
 //! What clients do wrong, with the name of the model that they may have meant.
 
+use std::collections::BTreeMap;
+
 use flow::{Span, Time};
 
 use crate::config::Config;
@@ -19,13 +21,18 @@ pub(super) fn client_mistakes(
     let entry = |RequestMistake { reason, flow, model }| {
         let known = || named.models.values().copied().chain(config.ruled_names());
         let is_unknown = !model.is_empty() && !known().any(|name| name == model);
-        let nearest = || schema::nearest(&model, known());
-        // Clients leave out the organisation in front of a name, or write one.
-        let last = |name: &str| name.rsplit('/').next().unwrap_or_default().to_lowercase();
-        let same = || known().find(|name| last(name) == last(&model));
-        let suggestion = is_unknown.then(|| same().or_else(nearest)).flatten();
-        let suggestion = suggestion.map(str::to_owned);
+        let meant = || schema::nearest(&model, known()).or_else(|| by_end(&model, known()));
+        let suggestion = is_unknown.then(meant).flatten().map(str::to_owned);
         ClientMistake { reason, flow, model, suggestion }
     };
     mistakes.into_iter().map(entry).collect()
+}
+
+/// The nearest name without the organisation in front, which clients leave out or write.
+fn by_end<'n>(model: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let end = |name: &'n str| (name.rsplit('/').next().unwrap_or_default(), name);
+    let ends: BTreeMap<&str, &str> = known.map(end).collect();
+    let model = model.rsplit('/').next().unwrap_or_default();
+    let nearest = schema::nearest(model, ends.keys().copied())?;
+    ends.get(nearest).copied()
 }

@@ -179,7 +179,10 @@ impl Trends {
     }
 
     fn count_refusals(&self, situation: &mut Situation, sample: &Sample) {
-        let base = self.base(sample.at, MINUTE);
+        // All that a young process has counted is of its last minute.
+        let start = Sample::default();
+        let is_young = sample.at.since(Time::ZERO) <= MINUTE;
+        let base = if is_young { Some(&start) } else { self.base(sample.at, MINUTE) };
         let mut counts: BTreeMap<&'static str, RefusalCount> = BTreeMap::new();
         for (key @ (band, reason), &total) in &sample.endings {
             let before = base.map_or(total, |base| base.endings.get(key).copied().unwrap_or(0));

@@ -1,0 +1,78 @@
+//! M03: failures by the doing of clients, as an operator sees them in the status.
+
+use super::status::named;
+use crate::support::gateway::{TWO, config};
+use crate::support::keys::Keys;
+use crate::support::{Backend, Gateway, ScriptedResponse, chat};
+
+#[test]
+fn m03_g02_a_wrong_model_name_is_named_with_the_one_that_was_meant() {
+    let backend = Backend::quick();
+    let settings = format!(
+        "{TWO}[queue]\nflow_by = [\"header:x-team\"]\n[[backends]]\nid = \"gpu\"\n\
+         url = \"http://{}\"\nmodels = [\"meta/llama3\"]\n",
+        backend.address()
+    );
+    let gateway = Gateway::start(&settings);
+    assert_eq!(gateway.ask(&chat("meta/llama3")).status, 200);
+    for _ in 0..12 {
+        assert_eq!(gateway.ask(&chat("llama-3").header("x-team", "a")).status, 404);
+    }
+    let found = named(&gateway, ("client_errors", "model_not_found"), "");
+    assert_eq!(found["level"], "trouble");
+    let text = found["text"].as_str().unwrap();
+    assert!(
+        text.starts_with("12 of 13 requests") && text.ends_with("of a for \"llama-3\""),
+        "{text}"
+    );
+    let advice = found["advice"].as_str().unwrap();
+    assert!(advice.starts_with("Did they mean \"meta/llama3\"?"), "{advice}");
+    let page = gateway.get("/status").json();
+    assert!(!page["sentence"].as_str().unwrap().starts_with("All is well"), "{page}");
+}
+
+#[test]
+fn m03_g02_wrong_keys_are_never_a_green_verdict() {
+    let (backend, keys) = (Backend::quick(), Keys::new());
+    let _key = keys.tenant("lab", "laptop");
+    let sections = format!(
+        "{}[admin]\nwithout_key = \"all\"\n[[tenants]]\nname = \"lab\"\n{TWO}",
+        keys.section()
+    );
+    let gateway = Gateway::start(&config(&sections, &[("one", backend.address())]));
+    for _ in 0..10 {
+        assert_eq!(gateway.ask(&chat("m").key("tg-wrong")).status, 401);
+    }
+    let found = named(&gateway, ("client_errors", "invalid_api_key"), "");
+    assert_eq!(found["level"], "warning");
+}
+
+#[test]
+fn m03_g02_requests_that_their_backend_refuses_are_not_served() {
+    let backend = Backend::start(|_| ScriptedResponse::json(422, "{\"error\":\"too long\"}"));
+    let gateway = Gateway::start(&config(TWO, &[("one", backend.address())]));
+    for _ in 0..10 {
+        assert_eq!(gateway.ask(&chat("m")).status, 422);
+    }
+    let found = named(&gateway, ("client_errors", "refused_by_backend"), "");
+    assert_eq!(found["level"], "trouble");
+}
+
+#[test]
+fn m03_a_priority_that_does_not_exist_is_counted_and_told_once() {
+    let backend = Backend::quick();
+    let gateway = Gateway::start(&config(TWO, &[("one", backend.address())]));
+    for _ in 0..3 {
+        assert_eq!(gateway.ask(&chat("m").priority("urgent")).status, 200);
+    }
+    assert_eq!(gateway.metrics().sum("tidegate_unknown_priorities_total"), 3.0);
+    gateway.await_metrics("told", |_| {
+        let page = gateway.get("/status").json();
+        let findings = page["findings"].as_array().unwrap();
+        let note = findings.iter().find(|one| one["id"] == "unknown_priority");
+        let text = note.and_then(|note| note["text"].as_str()).unwrap_or_default();
+        if text.contains("\"urgent\"") { Ok(()) } else { Err(page.to_string()) }
+    });
+    let told = gateway.process.log().matches("names no band").count();
+    assert_eq!(told, 1, "{}", gateway.process.log());
+}
