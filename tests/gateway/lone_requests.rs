@@ -177,3 +177,28 @@ fn n05_the_time_to_live_the_deadline_and_the_client_end_the_wait_for_a_failing_b
     let line = gateway.access_of("leaving");
     assert_eq!(line["outcome"], "client_closed", "{line}");
 }
+
+/// Requests that fail the backend leave its trials to requests that have not failed.
+#[test]
+fn n05_poisonous_requests_do_not_take_the_trials_of_sound_ones() {
+    let backend = Backend::start(|seen| match seen.tag().as_str() {
+        "poison" => ScriptedResponse::json(500, "{\"poison\":1}"),
+        _ => ScriptedResponse::ok(),
+    });
+    let settings = format!("[health]\neject_after = 3\neject_for = \"1s\"\n{TWO}");
+    let gateway = Gateway::start(&config(&settings, &[("one", backend.address())]));
+    let poison = chat("m").priority("critical").with("mark", "poison");
+    let poisons: Vec<_> = (0..3).map(|_| gateway.send(&poison)).collect();
+    eventually("ejected", || {
+        let state = gateway.get("/backends").json()[0]["state"].clone();
+        if state == "ejected" { Ok(()) } else { Err(state.to_string()) }
+    });
+    let before = backend.seen().len();
+    assert_eq!(gateway.ask(&chat("m").with("mark", "sound")).status, 200);
+    assert_eq!(backend.seen()[before].tag(), "sound", "it has the first trial");
+    // Beside a request that was served, theirs are the failures.
+    for call in poisons {
+        assert_eq!(call.finish().status, 500);
+    }
+    gateway.await_idle();
+}

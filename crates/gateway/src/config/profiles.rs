@@ -90,7 +90,8 @@ pub(super) fn implied(root: &Table, (format, report): (Format, &Report)) -> Opti
     }
     let sizes = ["max_size", "max_wait_seconds"];
     let [max_size, max_wait] = sizes;
-    if has_only(root, "queue", &["enabled", max_size, max_wait], &sizes) {
+    let has_tenants = root.contains_key("tenants");
+    if !has_tenants && has_only(root, "queue", &["enabled", max_size, max_wait], &sizes) {
         return named(Profile::Nexus, "queue");
     }
     if root.contains_key("efficiency") {

@@ -14,6 +14,8 @@ pub(super) const CLIENT_ERRORS: &str = "client_errors";
 pub(super) const UNKNOWN_PRIORITY: &str = "unknown_priority";
 /// Fewer requests, or a smaller share of all, are the mistakes of every day.
 const ERRORS_LEAST: u64 = 5;
+/// If most requests fail, so many are a finding.
+const FAILING_LEAST: u64 = 2;
 const ERRORS_SHARE: f64 = 0.1;
 /// The most reasons that are told.
 const REASONS_MAX: usize = 3;
@@ -29,7 +31,7 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
 fn client_errors(situation: &Situation) -> Vec<StatusFinding> {
     let failed: u64 = situation.refusals.iter().map(|refusal| refusal.of_work).sum();
     let all = failed + situation.queue.served_last_minute;
-    let most_fail = failed > situation.queue.served_last_minute && failed >= ERRORS_LEAST;
+    let most_fail = failed > situation.queue.served_last_minute && failed >= FAILING_LEAST;
     let is_error = |refusal: &&RefusalCount| {
         let count = refusal.of_work;
         let many = count >= ERRORS_LEAST && count as f64 >= all as f64 * ERRORS_SHARE;
@@ -48,10 +50,9 @@ fn client_error(
     let mistake = situation.client_mistakes.iter().find(|mistake| mistake.reason == reason);
     let failed = format!("{} of {all} requests of the last minute", refusal.of_work);
     let text = format!("{failed} {}{}", what_happened(reason), of_whom(mistake));
-    let level = match most_fail && !STRANGERS.contains(&reason) {
-        true => Level::Trouble,
-        false => Level::Warning,
-    };
+    // A few requests may be those of one person who tries things.
+    let is_trouble = most_fail && refusal.of_work >= ERRORS_LEAST && !STRANGERS.contains(&reason);
+    let level = if is_trouble { Level::Trouble } else { Level::Warning };
     StatusFinding::new(CLIENT_ERRORS, level, text)
         .about(reason)
         .figure("last_minute", refusal.of_work as f64)

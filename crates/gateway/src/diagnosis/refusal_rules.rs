@@ -12,7 +12,7 @@ pub(super) const REFUSED: &str = "requests_refused";
 const FAILING_LEAST: u32 = 5;
 /// Error codes by which the gateway or its backends fail a sound request. Others are errors of
 /// clients, or limits that an operator has set for a tenant.
-pub(super) const UNSERVED: [&str; 14] = [
+pub(super) const UNSERVED: [&str; 15] = [
     "queue_timeout",
     "flow_full",
     "too_many_flows",
@@ -22,6 +22,7 @@ pub(super) const UNSERVED: [&str; 14] = [
     "queue_disabled",
     "wait_too_long",
     "backend_error",
+    "failed_by_backend",
     "no_backend",
     "overloaded",
     "storage_full",
@@ -76,6 +77,9 @@ fn advice_for(reason: &str, situation: &Situation) -> String {
         }
         "preempted" => "Requests of higher bands took the places of lower ones. Add a backend.",
         "backend_error" => "Attempts at backends fail. See the findings about backends.",
+        "failed_by_backend" => {
+            "The backends answer with a 5xx status that no other attempt mends: see their logs."
+        }
         "no_backend" => "See which model clients ask for, in the access log.",
         "storage_full" => {
             "The files of the Batch API have reached batch.files_limit, or their disk was full. \

@@ -48,6 +48,7 @@ impl Observer {
             for ending in counters.endings() {
                 let outcome = match (ending.outcome, ending.class) {
                     (outcome::OK, "4xx") => outcome::REFUSED_BY_BACKEND,
+                    (outcome::OK, "5xx") => outcome::FAILED_BY_BACKEND,
                     (outcome, _) => outcome,
                 };
                 *sums.entry((ending.band, outcome)).or_default() += ending.count;

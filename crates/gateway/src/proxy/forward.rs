@@ -39,8 +39,9 @@ pub(crate) struct ProxiedRequest {
     pub(super) struck_at: Option<Time>,
     /// How often a full backend refused it.
     pub(super) refusals: u32,
-    /// The backend that failed it last, and why.
+    /// Why a backend failed it last, and which one.
     pub(super) last_failure: Option<String>,
+    pub(super) failed_last: Option<Arc<Endpoint>>,
     /// For how long it waits without some of its backends.
     narrow_for: Option<Duration>,
 }
@@ -63,6 +64,7 @@ impl ProxiedRequest {
             struck_at: None,
             refusals: 0,
             last_failure: None,
+            failed_last: None,
             narrow_for: None,
         })
     }
@@ -83,7 +85,10 @@ impl ProxiedRequest {
             };
             match self.attempt(&admitted.endpoint, admitted.grant.at).await {
                 Next::Respond(response) => return Ok(self.respond(*response, &admitted)),
-                Next::Requeue(position, pause) => self.wait_again(position, pause),
+                Next::Requeue(position, pause) => {
+                    self.failed_last = Some(Arc::clone(&admitted.endpoint));
+                    self.wait_again(position, pause);
+                }
                 Next::Refuse(fault) => return Err(self.request.refuse(fault.into())),
             }
         }
@@ -157,12 +162,18 @@ impl ProxiedRequest {
 
     /// Waits until the request may go to a backend; after a failure only to some at first.
     async fn admitted(&mut self) -> Result<Admitted, Refused> {
-        if let Some(narrow) = self.narrow_for.take() {
+        let mut narrow_for = self.narrow_for.take();
+        let failed_before = narrow_for.is_some();
+        while let Some(narrow) = narrow_for {
             let admitted = Box::pin(self.request.admitted());
-            match tokio::time::timeout(narrow, admitted).await {
-                Ok(outcome) => return outcome,
-                Err(_) => self.request.widen(),
+            if let Ok(outcome) = tokio::time::timeout(narrow, admitted).await {
+                return outcome;
             }
+            // The backend may have been ejected meanwhile.
+            narrow_for = self.until_trial_of_others();
+        }
+        if failed_before {
+            self.request.widen();
         }
         self.request.admitted().await
     }

@@ -154,13 +154,22 @@ impl ProxiedRequest {
         let pause = (PAUSE_FIRST * 2u32.pow(doublings)).min(PAUSE_MOST);
         let pause = pause.mul_f64(0.5 + jitter::fraction());
         let until_trial = self.until_trial(failed).filter(|_| !elsewhere);
-        // Requests that have not failed are tried first: one of them may be answered.
-        until_trial.map_or(pause, |until| pause.max(until + AFTER_TRIAL))
+        until_trial.map_or(pause, |until| pause.max(until))
     }
 
+    /// How long the request leaves the next trial of a backend to requests that have not failed:
+    /// one of them may be answered.
     fn until_trial(&self, failed: &Endpoint) -> Option<Duration> {
         let trial = self.request.state.fleet.next_trial(failed)?;
-        Some(Duration::from_nanos(trial.since(self.request.record.now()).nanos()))
+        let until = Duration::from_nanos(trial.since(self.request.record.now()).nanos());
+        Some(until + AFTER_TRIAL)
+    }
+
+    /// The same after a pause, if the trial is yet to come and no other backend takes the request.
+    pub(super) fn until_trial_of_others(&self) -> Option<Duration> {
+        let failed = self.failed_last.as_ref()?;
+        let until = self.until_trial(failed).filter(|until| *until > AFTER_TRIAL)?;
+        (!self.is_taken_elsewhere(failed)).then_some(until)
     }
 
     fn is_taken_elsewhere(&self, failed: &Endpoint) -> bool {

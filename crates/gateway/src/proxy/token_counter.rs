@@ -61,6 +61,8 @@ pub(crate) struct TokenCounter {
     /// The beginning of a line that was cut by the end of a chunk.
     held: Vec<u8>,
     rest: LineRest,
+    /// The bytes behind those that are held, where the scanner reads them.
+    rest_bytes: u64,
     scanner: UsageScanner,
 }
 
@@ -103,8 +105,8 @@ impl TokenCounter {
     pub(crate) fn new(format: StreamFormat) -> Self {
         let scanner = UsageScanner::new(format == StreamFormat::Events);
         let (tokens, with_text, bytes) = (0, 0, 0);
-        let (held, rest) = (Vec::new(), LineRest::None);
-        Self { format, tokens, with_text, bytes, held, rest, scanner }
+        let (held, rest, rest_bytes) = (Vec::new(), LineRest::None, 0);
+        Self { format, tokens, with_text, bytes, held, rest, rest_bytes, scanner }
     }
 
     /// Reads a chunk. Returns whether tokens came with it.
@@ -178,7 +180,10 @@ impl TokenCounter {
     fn hold(&mut self, part: &[u8]) {
         match self.rest {
             LineRest::None => {}
-            LineRest::Scanned => return self.scanner.read(part),
+            LineRest::Scanned => {
+                self.rest_bytes += part.len() as u64;
+                return self.scanner.read(part);
+            }
             LineRest::Ignored => return,
         }
         let room = HELD_MAX - self.held.len();
@@ -191,7 +196,7 @@ impl TokenCounter {
             self.rest = LineRest::Ignored;
             return;
         };
-        self.rest = LineRest::Scanned;
+        (self.rest, self.rest_bytes) = (LineRest::Scanned, rest.len() as u64);
         self.scanner.begin();
         self.scanner.read(json);
         self.scanner.read(rest);
@@ -202,7 +207,13 @@ impl TokenCounter {
         let mut line = std::mem::take(&mut self.held);
         match std::mem::replace(&mut self.rest, LineRest::None) {
             LineRest::None => self.read_line(&line),
-            LineRest::Scanned | LineRest::Ignored => self.count(&line),
+            LineRest::Ignored => self.count(&line),
+            // Its text is what makes a line so long.
+            LineRest::Scanned => {
+                let texts = self.with_text;
+                self.count(&line);
+                self.bytes += if self.with_text > texts { self.rest_bytes } else { 0 };
+            }
         }
         line.clear();
         self.held = line;
