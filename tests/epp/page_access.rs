@@ -79,6 +79,26 @@ fn x02_x05_the_roles_of_the_cluster_protect_the_pages_as_those_of_the_existing_p
     }
 }
 
+/// A token is reviewed before a website is: the browser of an operator may use any name.
+#[test]
+fn x02_x05_a_token_counts_in_a_browser_under_a_name() {
+    let server = Backend::quick();
+    let api = cluster(&server);
+    api.add_reader("of-prometheus", "prometheus", &["get /metrics"]);
+    let picker = picker(&api, &[]);
+    let browser = |path: &str, token: &str| {
+        let page = HttpRequest::get(path).header("accept-language", "de");
+        let page = if token.is_empty() { page } else { page.key(token) };
+        let head = String::from_utf8(page.bytes()).unwrap();
+        let named = head.replace("host: tidegate", "host: gateway.example:9090");
+        Call::open(at_home(&picker), named.as_bytes()).finish().status
+    };
+    assert_eq!(browser("/metrics", "of-prometheus"), 200);
+    assert_eq!(browser("/backends", "of-prometheus"), 403, "its role decides");
+    assert_eq!(browser("/metrics", "forged"), 401);
+    assert_eq!(browser("/metrics", ""), 403, "host_not_allowed");
+}
+
 #[test]
 fn x02_x05_without_the_right_to_review_tokens_the_pages_stay_closed() {
     let server = Backend::quick();

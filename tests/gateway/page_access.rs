@@ -75,6 +75,23 @@ fn x05_o05_another_machine_changes_nothing_without_a_key() {
     }
 }
 
+/// A proxy on the gateway's machine connects by a loopback address for the clients of all machines.
+#[test]
+fn x05_o05_a_client_of_a_proxy_on_this_machine_changes_nothing_without_a_key() {
+    let wide = Wide::start("", &WIDE);
+    let drain = HttpRequest::post("/backends/one/drain", "");
+    for (name, value) in [
+        ("forwarded", "for=198.51.100.7"),
+        ("x-forwarded-for", "198.51.100.7"),
+        ("x-real-ip", "198.51.100.7"),
+        ("via", "1.1 proxy"),
+    ] {
+        let refused = ask(wide.at_home(), &drain.clone().header(name, value));
+        assert_eq!((refused.status, refused.code().as_str()), (403, "change_needs_key"), "{name}");
+    }
+    assert_eq!(ask(wide.at_home(), &drain).status, 200);
+}
+
 #[test]
 fn x05_o05_another_machine_with_a_key_may_change_something() {
     let keys = Keys::new();

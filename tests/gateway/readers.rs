@@ -123,6 +123,9 @@ fn x05_what_is_refused_says_what_to_write() {
             let answer = gateway.ask(&HttpRequest::post(path, body));
             assert_eq!(answer.status, 400, "{body} {path}");
             assert!(answer.text().contains(words), "{}", answer.text());
+            let mut other = HttpRequest::post(path, body);
+            other.headers = vec![("content-type".into(), "application/octet-stream".into())];
+            assert_eq!(gateway.ask(&other).text(), answer.text(), "whatever its type");
         }
     }
     let two = HttpRequest::post("/api/show", r#"{"model":"m","name":"x"}"#);

@@ -86,6 +86,19 @@ fn g01_n02_a_timeout_has_the_response_of_the_document() {
     assert_eq!(answer.json().as_object().unwrap().len(), 1);
 }
 
+/// Also those that are written before a request is read.
+#[test]
+fn g01_no_error_has_a_param() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before(&queue(100, 1), &backend);
+    let foreign = chat("m").header("origin", "https://attacker.example");
+    for (ask, status) in [(HttpRequest::get("/none"), 404), (foreign, 403)] {
+        let answer = gateway.ask(&ask);
+        assert_eq!(answer.status, status, "{}", answer.text());
+        assert!(answer.json()["error"].get("param").is_none(), "{}", answer.text());
+    }
+}
+
 /// FR-009, SC-010: a request whose backend fails waits again until its time is over, and is served
 /// as soon as the backend is well.
 #[test]

@@ -7,16 +7,24 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::{Extensions, HeaderMap, Method};
+use http::{Extensions, HeaderMap, HeaderName, Method, header};
 
 use crate::api_keys::AdminRight;
 use crate::clock;
 use crate::config::settings::{Config, OpenPages};
-use crate::ingress;
 use crate::ingress::path::{self, AdminPage, DispatchCall};
+use crate::ingress::{self, headers};
 use crate::kubernetes::{Cluster, ReviewError, TokenVerdict};
 use crate::reply::Fault;
 use crate::tls_listener::ClientCertificate;
+
+/// What a proxy adds to a request that it passes on.
+const PROXIED: [HeaderName; 4] = [
+    header::FORWARDED,
+    header::VIA,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-real-ip"),
+];
 
 /// What a client shows to get in.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +32,8 @@ pub(crate) struct Visitor<'a> {
     headers: &'a HeaderMap,
     /// The name in the certificate of its connection.
     certified: Option<&'a str>,
-    /// Whether its connection never left this machine.
-    is_local: bool,
+    /// Whether it is a program of this machine that asks for itself.
+    is_on_machine: bool,
     /// What a cluster says about its token.
     reviewed: Option<&'a Reviewed>,
 }
@@ -47,9 +55,10 @@ pub(crate) struct Asked<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) ip: Option<IpAddr>,
-    /// Whether both of its ends are loopback addresses. The client's end alone proves nothing: a
-    /// proxy of a service mesh uses such an address for the requests of all machines.
-    is_local: bool,
+    /// Whether both of its ends are loopback addresses, so that it never left this machine. The
+    /// client's end alone proves nothing: a proxy of a service mesh uses such an address for the
+    /// requests of all machines.
+    is_loopback: bool,
 }
 
 /// Checks that a client may see a page.
@@ -82,7 +91,7 @@ pub(crate) fn may_call(
 pub(crate) fn may_change(config: &Config, visitor: Visitor<'_>) -> Result<(), Fault> {
     match has_keys(config) {
         true => need(config, AdminRight::Change, visitor),
-        false if visitor.is_local => Ok(()),
+        false if visitor.is_on_machine => Ok(()),
         false => Err(Fault::KeylessChange),
     }
 }
@@ -146,10 +155,15 @@ pub(crate) fn is_missing_key(fault: &Fault) -> bool {
     matches!(fault, Fault::MissingKey)
 }
 
-/// Whether a client has the key of an operator or of a tenant. A key that is not accepted is an
-/// error, where there are keys. A certificate is no key: a browser sends it for any website.
-pub(crate) fn has_key(config: &Config, headers: &HeaderMap) -> Result<bool, Fault> {
-    match ingress::admin_right(config, headers, clock::since_epoch().as_secs()) {
+/// Whether a client has the key of an operator or of a tenant, or a token that the cluster knows. A
+/// key that is not accepted is an error, where there are keys. A certificate is no key: a browser
+/// sends it for any website.
+pub(crate) fn has_key(config: &Config, visitor: Visitor<'_>) -> Result<bool, Fault> {
+    let right = match visitor.reviewed {
+        Some(Reviewed(right)) => right.clone(),
+        None => ingress::admin_right(config, visitor.headers, clock::since_epoch().as_secs()),
+    };
+    match right {
         Ok(_) | Err(Fault::AdminOnly) => Ok(true),
         Err(Fault::MissingKey) => Ok(false),
         Err(_) if !has_keys(config) => Ok(false),
@@ -199,12 +213,14 @@ impl<'a> Visitor<'a> {
     pub(crate) fn of(headers: &'a HeaderMap, extensions: &'a Extensions) -> Self {
         let certificate = extensions.get::<ClientCertificate>();
         let certified = certificate.and_then(ClientCertificate::name);
-        Self { headers, certified, is_local: false, reviewed: extensions.get() }
+        Self { headers, certified, is_on_machine: false, reviewed: extensions.get() }
     }
 
     /// The same with its connection, by which it may make a change.
     pub(crate) fn from(self, peer: Peer) -> Self {
-        Self { is_local: peer.is_local, ..self }
+        // A proxy on this machine passes on the requests of others.
+        let is_passed_on = PROXIED.iter().any(|name| headers::has(self.headers, name));
+        Self { is_on_machine: peer.is_loopback && !is_passed_on, ..self }
     }
 }
 
@@ -214,7 +230,7 @@ impl Peer {
     /// The two ends of a connection, as far as they are known.
     pub(crate) fn of(client: Option<SocketAddr>, own: impl FnOnce() -> Option<SocketAddr>) -> Self {
         let is_loopback = |end: SocketAddr| end.ip().to_canonical().is_loopback();
-        let is_local = client.is_some_and(is_loopback) && own().is_some_and(is_loopback);
-        Self { ip: client.map(|client| client.ip()), is_local }
+        let both = client.is_some_and(is_loopback) && own().is_some_and(is_loopback);
+        Self { ip: client.map(|client| client.ip()), is_loopback: both }
     }
 }

@@ -298,7 +298,8 @@ fn with_deployment(body: Bytes, deployment: Option<String>) -> Result<Bytes, Fau
 
 /// The fields of the body, and the model that it names. If the path needs a model, an invalid body
 /// is an error. On any other path the backend judges the body, as far as all servers read it alike:
-/// some look at the content type, and some at the first bytes alone.
+/// some look at the content type, and some at the first bytes alone. So a body that begins as an
+/// object must be one, whatever its type: of JSON lines, some servers would read the first.
 fn look<'a>(
     (kind, path): (RequestKind, &str),
     controls: &ControlHeaders<'_>,
@@ -327,21 +328,14 @@ fn look<'a>(
     if !json_body::begins_object(body) {
         return Ok((BodyFields::default(), None));
     }
-    match json_body::parse(body) {
-        Ok(_) if content_type.is(FORM_OF_TEXT) && form_model::is_named_in_text(body) => {
-            let text = "The body names 'model' as a form too: send it as application/json.";
-            Err(Fault::InvalidModel(text.into()))
-        }
-        Ok(fields) => {
-            let named = fields.model().ok().flatten().map(checked).transpose()?;
-            Ok((fields, named))
-        }
-        // A type such as JSON lines may begin with an object.
-        Err(Fault::InvalidRequest(_)) if content_type.is_foreign() => {
-            Ok((BodyFields::default(), None))
-        }
-        Err(fault) => Err(fault),
+    let fields = json_body::parse(body)?;
+    let named = fields.model().ok().flatten().map(checked).transpose()?;
+    let model = named.as_ref().map(|named| &*named.name);
+    if content_type.is(FORM_OF_TEXT) && form_model::names_another(body, model) {
+        let text = "The body names another 'model' as a form: send it as application/json.";
+        return Err(Fault::InvalidModel(text.into()));
     }
+    Ok((fields, named))
 }
 
 /// Checks that a body is a JSON object that all servers read alike.

@@ -72,7 +72,7 @@ impl ExtProcStream {
             }
         };
         let nexus = self.config.conventions.nexus_errors;
-        self.error_format = ErrorFormat::of(head.parts.uri.path()).or_nexus(nexus);
+        self.error_format = ErrorFormat::of(head.parts.uri.path(), nexus);
         let observer = Arc::clone(&self.state.observer);
         let mut record = RequestRecord::begin(&head.parts, self.state.clock, observer);
         let mut remove = ingress::headers::control_names(&head.parts.headers);

@@ -124,7 +124,7 @@ fn one_of(
 
 /// Whether a name may be read as `model`.
 pub(super) fn is_like_model(name: &str) -> bool {
-    name == "model" || folded(name).is_some_and(|folded| folded == "model")
+    letters_before_zero(name).eq("model".chars())
 }
 
 /// A key as a server reads it that ignores case or ends names at a zero byte; `None` if all servers
@@ -134,8 +134,12 @@ fn folded(key: &str) -> Option<String> {
     if key.len() > SPELLING_MAX || key.bytes().all(plain) {
         return None;
     }
-    let letters = key.chars().take_while(|&letter| letter != '\0');
-    Some(letters.map(folded_letter).collect())
+    Some(letters_before_zero(key).collect())
+}
+
+/// The letters that a server compares which ignores case, up to a zero byte.
+fn letters_before_zero(key: &str) -> impl Iterator<Item = char> {
+    key.chars().take_while(|&letter| letter != '\0').map(folded_letter)
 }
 
 /// A letter in lower case, with the four that Unicode or a language folds to an ASCII letter.

@@ -6,10 +6,6 @@ use crate::reply::Fault;
 /// A form without files. Curl labels every body so unless it is told otherwise.
 pub(super) const FORM_OF_TEXT: &str = "application/x-www-form-urlencoded";
 
-/// The types of a JSON object. Some servers read one from a body of any type, so a client can hide
-/// none behind another label.
-const OF_OBJECTS: [&str; 3] = ["application/json", FORM_OF_TEXT, "text/plain"];
-
 /// A content type with its parameters; empty if there is none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ContentType<'a>(pub(super) &'a str);
@@ -29,10 +25,5 @@ impl<'a> ContentType<'a> {
     pub(super) fn is(self, kind: &str) -> bool {
         let start = self.0.get(..kind.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(kind))
-    }
-
-    /// Whether it stands for something else than one JSON object.
-    pub(super) fn is_foreign(self) -> bool {
-        !self.0.is_empty() && !OF_OBJECTS.into_iter().any(|kind| self.is(kind))
     }
 }

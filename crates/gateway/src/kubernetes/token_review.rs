@@ -4,6 +4,8 @@
 //!
 //! A verdict is kept for a while, so that a reader of metrics costs one review in that time. A
 //! token that is not accepted costs the API server one request, so few are reviewed at once.
+//! Anybody can send such tokens, so one that was allowed before has places of its own for its next
+//! review.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -24,9 +26,9 @@ const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// How long a verdict counts. A right that is withdrawn lasts for so long.
 const KEPT: Duration = Duration::from_secs(60);
-/// How many are kept.
+/// How many are kept, also behind that time.
 const KEPT_MAX: usize = 256;
-/// Reviews at once.
+/// Reviews at once, of tokens that were allowed before and of all others.
 const REVIEWS_MAX: usize = 8;
 /// The longest token. Those of service accounts have about 1,000 bytes.
 const TOKEN_MAX: usize = 16 << 10;
@@ -53,6 +55,8 @@ type ReviewKey = ([u8; 32], &'static str, String);
 pub(super) struct Reviews {
     kept: Mutex<BTreeMap<ReviewKey, (Instant, TokenVerdict)>>,
     places: Places,
+    /// Those of tokens that were allowed before.
+    renewals: Places,
     /// The problem that was logged last.
     told: Mutex<Option<String>>,
 }
@@ -87,7 +91,7 @@ impl Cluster {
         if let Some(known) = self.reviews.known(&key) {
             return Ok(known);
         }
-        let Some(_place) = self.reviews.places.take(REVIEWS_MAX) else {
+        let Some(_place) = self.reviews.places_for(&key.0).take(REVIEWS_MAX) else {
             return Err(ReviewError(format!("{REVIEWS_MAX} tokens are being reviewed")));
         };
         let reviewed = self.ask(token, (verb, path)).await;
@@ -165,16 +169,28 @@ impl Reviews {
         (at.elapsed() < KEPT).then_some(*verdict)
     }
 
+    /// The places for a token, by its digest.
+    fn places_for(&self, token: &[u8; 32]) -> &Places {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_allowed = kept.keys().any(|(known, ..)| known == token);
+        if was_allowed { &self.renewals } else { &self.places }
+    }
+
     fn keep(&self, key: ReviewKey, verdict: TokenVerdict) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         // A role that is given later should count at once.
         if verdict != TokenVerdict::Allowed {
+            kept.remove(&key);
             return;
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|_, (at, _)| at.elapsed() < KEPT);
-        if kept.len() < KEPT_MAX {
-            kept.insert(key, (Instant::now(), verdict));
+        if kept.len() >= KEPT_MAX && !kept.contains_key(&key) {
+            // A token with many pages takes the place of its own verdicts before those of others.
+            let oldest = kept.iter().min_by_key(|(known, (at, _))| (known.0 != key.0, *at));
+            if let Some(oldest) = oldest.map(|(oldest, _)| oldest.clone()) {
+                kept.remove(&oldest);
+            }
         }
+        kept.insert(key, (Instant::now(), verdict));
     }
 
     /// Logs a problem once, and its end.
@@ -196,5 +212,44 @@ impl Reviews {
 impl From<ApiServerError> for ReviewError {
     fn from(error: ApiServerError) -> Self {
         Self(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(token: &str, path: usize) -> ReviewKey {
+        (KeyDigest::of(token).bytes(), "get", format!("/requests/{path}"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x05_a_token_with_many_pages_takes_no_place_of_another() {
+        let reviews = Reviews::default();
+        reviews.keep(key("prometheus", 0), TokenVerdict::Allowed);
+        for path in 0..2 * KEPT_MAX {
+            tokio::time::advance(Duration::from_millis(1)).await;
+            reviews.keep(key("many", path), TokenVerdict::Allowed);
+        }
+        let is_known = |key| reviews.known(&key) == Some(TokenVerdict::Allowed);
+        assert!(is_known(key("prometheus", 0)));
+        assert!(is_known(key("many", 2 * KEPT_MAX - 1)), "the last is kept");
+        assert!(!is_known(key("many", 0)), "the oldest is not");
+        tokio::time::advance(KEPT).await;
+        assert!(!is_known(key("prometheus", 0)), "a right lasts for a minute");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x05_forged_tokens_keep_no_known_token_from_its_review() {
+        let reviews = Reviews::default();
+        let take = |token: &str| reviews.places_for(&key(token, 0).0).take(REVIEWS_MAX);
+        reviews.keep(key("prometheus", 0), TokenVerdict::Allowed);
+        let held: Vec<_> =
+            (0..REVIEWS_MAX).map(|number| take(&format!("forged {number}"))).collect();
+        assert!(held.iter().all(Option::is_some) && take("another").is_none());
+        tokio::time::advance(2 * KEPT).await;
+        assert!(take("prometheus").is_some());
+        reviews.keep(key("prometheus", 0), TokenVerdict::Unknown);
+        assert!(take("prometheus").is_none(), "it is withdrawn");
     }
 }

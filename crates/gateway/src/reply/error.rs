@@ -116,13 +116,13 @@ pub(crate) fn body_in(format: ErrorFormat, refused: &Refused) -> Bytes {
 // === impl ErrorFormat ===
 
 impl ErrorFormat {
-    /// The form that the clients of this path read.
-    pub(crate) fn of(path: &str) -> Self {
-        if path.starts_with("/api/") { Self::Ollama } else { Self::OpenAi }
-    }
-
-    /// The same where errors in the form of OpenAI are to be in that of Nexus.
-    pub(crate) fn or_nexus(self, nexus: bool) -> Self {
-        if nexus && self == Self::OpenAi { Self::Nexus } else { self }
+    /// The form that the clients of this path read; `nexus` if errors in the form of OpenAI are to
+    /// be in that of Nexus.
+    pub(crate) fn of(path: &str, nexus: bool) -> Self {
+        match path.starts_with("/api/") {
+            true => Self::Ollama,
+            false if nexus => Self::Nexus,
+            false => Self::OpenAi,
+        }
     }
 }

@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use tokio::net::TcpStream;
 
 use super::host_names::is_public;
-use crate::admin_access::{self, Peer};
+use crate::admin_access::{self, Peer, Visitor};
 use crate::config::Config;
 use crate::ingress::headers::{self, is_preflight};
 use crate::ingress::path::Route;
@@ -40,8 +40,9 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) client: Peer,
-    /// Whether the client is a program of this machine, by whichever address.
-    pub(super) is_local: bool,
+    /// Whether the client is a program of this machine, by whichever of its addresses, also by one
+    /// that other machines reach. A page in a browser here uses those, too.
+    pub(super) is_own_machine: bool,
     /// With TLS, a browser has checked that the name in `Host` is one of this server.
     pub(super) has_tls: bool,
 }
@@ -76,7 +77,8 @@ pub(super) struct Cors {
     varies: bool,
 }
 
-/// Refuses a request that a foreign website may have made in the browser of a user.
+/// Refuses a request that a foreign website may have made in the browser of a user. What a cluster
+/// says about its token has been asked before.
 pub(super) fn check<B>(
     config: &Config,
     route: Route,
@@ -89,7 +91,8 @@ pub(super) fn check<B>(
         return Ok(route);
     }
     let sites = Sites { listed: &config.server.cors_origins, guarded };
-    if is_foreign(sites, request, arrival) && !admin_access::has_key(config, headers)? {
+    let visitor = Visitor::of(headers, request.extensions());
+    if is_foreign(sites, request, arrival) && !admin_access::has_key(config, visitor)? {
         return Err(Fault::ForeignHost);
     }
     Ok(route)
@@ -118,7 +121,7 @@ pub(super) fn is_refusal(fault: &Fault) -> bool {
 /// user. Programs of other machines may use any name, so of their requests only those of a browser
 /// count.
 fn is_rebound(sites: Sites<'_>, host: &str, headers: &HeaderMap, arrival: Arrival) -> bool {
-    let counts = arrival.is_local || is_from_browser(headers);
+    let counts = arrival.is_own_machine || is_from_browser(headers);
     counts && !arrival.has_tls && !has_checked_name(headers) && !sites.name(host) && is_public(host)
 }
 
@@ -181,8 +184,9 @@ impl Arrival {
         let (peer, own) = (stream.peer_addr().ok(), stream.local_addr().ok());
         let client = Peer::of(peer, || own);
         let is_loopback = |peer: IpAddr| peer.to_canonical().is_loopback();
-        let is_local = client.ip == own.map(|own| own.ip()) || client.ip.is_none_or(is_loopback);
-        Self { client, is_local, has_tls }
+        let is_own_machine =
+            client.ip == own.map(|own| own.ip()) || client.ip.is_none_or(is_loopback);
+        Self { client, is_own_machine, has_tls }
     }
 }
 

@@ -47,7 +47,12 @@ pub(super) fn answer<B>(state: &State, request: Request<B>) -> Response<Full<Byt
     let path = parts.uri.path().to_owned();
     let caller = match state.caller(&config, &mut parts) {
         Ok(caller) => caller,
-        Err(fault) => return error::response_in(ErrorFormat::of(&path), &fault.into()),
+        Err(fault) => {
+            return error::response_in(
+                ErrorFormat::of(&path, config.conventions.nexus_errors),
+                &fault.into(),
+            );
+        }
     };
     let allowed = |model: &str| caller.as_ref().is_none_or(|caller| caller.tenant.may_use(model));
     match path::classify(&parts.method, &path) {

@@ -41,19 +41,18 @@ pub(super) async fn answer(
 ) -> Result<Response<Reply>, Infallible> {
     let client = arrival.client;
     let (state, peer) = (&worker.state, client.ip);
+    let config = state.config.load_full();
     let path = request.uri().path();
-    let format = ErrorFormat::of(path);
+    let (format, is_api) = (format_of(path, &config), path::is_api(path));
     let head_only = request.method() == Method::HEAD;
     let doors = worker.doors;
     let route = head_check::check(&request).and_then(|()| path::classify(request.method(), path));
-    let config = state.config.load_full();
-    let route = route.and_then(|route| foreign_sites::check(&config, route, &request, arrival));
     let needs_right = doors.visibility && route.as_ref().is_ok_and(Route::needs_right);
-    let is_api = path::is_api(path);
-    let cors = is_api.then(|| Cors::of(&config, request.headers())).flatten();
     if needs_right && config.admin.kubernetes_tokens {
         review(&worker, &config, &mut request).await;
     }
+    let route = route.and_then(|route| foreign_sites::check(&config, route, &request, arrival));
+    let cors = is_api.then(|| Cors::of(&config, request.headers())).flatten();
     let response = match route {
         Ok(Route::Proxied { api, kind }) if doors.api => {
             proxy(worker, config, request, (api, kind), peer).await
@@ -101,6 +100,11 @@ pub(super) async fn answer(
         cors.write(response.headers_mut());
     }
     Ok(Reply::new(response, serving))
+}
+
+/// The form of the errors at a path.
+fn format_of(path: &str, config: &Config) -> ErrorFormat {
+    ErrorFormat::of(path, config.conventions.nexus_errors)
 }
 
 /// Asks the cluster about the token of a request. The future of a proxied request should be no
@@ -202,7 +206,7 @@ async fn proxy(
     peer: Option<IpAddr>,
 ) -> Response<Content> {
     let (mut parts, body) = request.into_parts();
-    let format = ErrorFormat::of(parts.uri.path()).or_nexus(config.conventions.nexus_errors);
+    let format = format_of(parts.uri.path(), &config);
     let shares_connection = parts.version == Version::HTTP_2;
     let write_limit = config.server.write_timeout;
     let mut record = record_of(&worker, &parts);

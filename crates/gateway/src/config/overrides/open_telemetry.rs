@@ -41,14 +41,11 @@ struct Variables<'a> {
 
 /// Puts the values of the variables where nothing else gives a value.
 pub(super) fn apply(root: &mut Table, source: &Source, report: &Report) {
-    if source.tracing == Some(false) {
+    let variables = Variables { source, report };
+    if source.tracing == Some(false) || variables.switch_off() {
         if let Some(Value::Table(traces)) = root.get_mut("traces").map(|node| &mut node.value) {
             traces.remove("endpoint");
         }
-        return;
-    }
-    let variables = Variables { source, report };
-    if variables.get("SDK_DISABLED").is_some_and(|(_, text)| text.eq_ignore_ascii_case("true")) {
         return;
     }
     if !is_given(root, ENDPOINT) && !variables.endpoint(root) {
@@ -108,13 +105,17 @@ impl<'a> Variables<'a> {
         self.report.add_notice(Finding::elsewhere(text.to_owned()));
     }
 
+    /// Whether one of them switches traces off, whatever else is given.
+    fn switch_off(&self) -> bool {
+        let is =
+            |name, word| self.get(name).is_some_and(|(_, text)| text.eq_ignore_ascii_case(word));
+        is("SDK_DISABLED", "true") || is("TRACES_EXPORTER", "none")
+    }
+
     /// Puts the receiver. Returns whether there is one.
     fn endpoint(&self, root: &mut Table) -> bool {
         if let Some((name, text)) = self.get("TRACES_EXPORTER") {
             let mut kinds = text.split(',').map(str::trim);
-            if text == "none" {
-                return false;
-            }
             if !kinds.any(|kind| kind == "otlp") {
                 let what = "which is not supported: traces are off; otlp and none are";
                 self.notice(&format!("{name} is {text:?}, {what}"));

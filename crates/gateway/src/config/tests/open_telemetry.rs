@@ -18,6 +18,7 @@ fn notices(config: &Config) -> Vec<String> {
     config.notices.iter().map(ToString::to_string).collect()
 }
 
+const MINE: &str = "[traces]\nendpoint = 'http://mine:4318'\nservice_name = 'mine'\n";
 const HTTP: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
 
 #[test]
@@ -73,14 +74,13 @@ fn m02_the_name_of_the_service_and_the_sampler_are_those_of_the_variables() {
 
 #[test]
 fn m02_everything_that_is_given_otherwise_goes_before_the_variables() {
-    let file = "[traces]\nendpoint = 'http://mine:4318'\nservice_name = 'mine'\n";
     let all = [
         (HTTP.0, "http://c:4317"),
         ("OTEL_SERVICE_NAME", "theirs"),
         ("OTEL_TRACES_SAMPLER", "always_off"),
         ("TIDEGATE_TRACES__SAMPLE_RATIO", "0.5"),
     ];
-    let found = with(file, &all, None).traces.unwrap();
+    let found = with(MINE, &all, None).traces.unwrap();
     assert_eq!(
         (found.endpoint.as_str(), found.protocol),
         ("http://mine:4318", TraceProtocol::Http)
@@ -96,7 +96,9 @@ fn m02_traces_are_off_where_a_variable_or_the_flag_says_so() {
         ("", vec![HTTP, ("OTEL_SDK_DISABLED", "TRUE")], None),
         ("", vec![HTTP, ("OTEL_TRACES_EXPORTER", "none")], Some(true)),
         ("", vec![HTTP], Some(false)),
-        ("[traces]\nendpoint = 'http://mine:4318'\n", vec![HTTP], Some(false)),
+        (MINE, vec![HTTP], Some(false)),
+        (MINE, vec![HTTP, ("OTEL_SDK_DISABLED", "true")], None),
+        (MINE, vec![("OTEL_TRACES_EXPORTER", "none")], Some(true)),
         ("", vec![("OTEL_SERVICE_NAME", "alone")], None),
     ] {
         let config = with(file, &variables, flag);

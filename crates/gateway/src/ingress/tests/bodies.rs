@@ -140,9 +140,6 @@ fn x01_other_paths_use_a_model_where_they_have_one() {
     for body in ["", "{}", "[1]", "no json", r#"{"model":7}"#] {
         assert_eq!(model("application/json", body), None, "{body}");
     }
-    let lines = "{\"model\":\"m\"}\n{\"model\":\"n\"}\n";
-    assert_eq!(model("application/x-ndjson", lines), None);
-    assert_eq!(code(posted("/v1/rerank", lines.as_bytes())), "invalid_request");
     let twice = br#"{"model":"a","model":"b"}"#;
     assert_eq!(code(posted("/v1/rerank", twice)), "invalid_request");
     for method in [Method::GET, Method::HEAD, Method::DELETE] {
@@ -150,6 +147,67 @@ fn x01_other_paths_use_a_model_where_they_have_one() {
         let (intent, body) = read(&Config::default(), &parts, Bytes::new(), 0).unwrap();
         assert_eq!((intent.model, intent.target, body.len()), (None, None, 0));
     }
+}
+
+#[test]
+fn x05_what_begins_as_an_object_is_one_whatever_its_type() {
+    for body in [
+        r#"{"model":"m","max_tokens":1,"Max_Tokens":9999}"#,
+        r#"{"model":"m"}{}"#,
+        "{\"model\":\"m\"}\n{\"model\":\"n\"}\n",
+        r#"{"model":"m","n":"9"}"#,
+        "{\"model\":\"m\"}\u{0}",
+        r#"{"model":"m""#,
+    ] {
+        for kind in
+            ["application/json", "application/octet-stream", "application/x-ndjson", "a/b", "?"]
+        {
+            let read = typed("/v1/messages", kind, body);
+            assert_eq!(code(read), "invalid_request", "{kind} {body}");
+        }
+    }
+}
+
+/// Curl labels JSON as a form unless it is told otherwise.
+#[test]
+fn x05_a_prompt_is_no_form_that_names_another_model() {
+    let kind = "application/x-www-form-urlencoded";
+    let read = |text: &str| {
+        let body = format!(r#"{{"model":"m","prompt":"{text}"}}"#);
+        code(typed("/v1/messages", kind, &body))
+    };
+    for text in [
+        "see http://a.example/?a=1&model=x",
+        "let a = 2; model = 1",
+        "a&model=m&b",
+        "a&models=x&b",
+        "a & MODEL \\\"x\\\" & b",
+        "a&model=\\\"x\\\"&b",
+    ] {
+        assert_eq!(read(text), "ok", "{text}");
+    }
+    for text in [
+        "&model=x&",
+        "&model=x;",
+        ";model=x;",
+        "&model=m;x&",
+        "&Model=x&",
+        "&mod%65l=x&",
+        "& model =x&",
+        "&model=&",
+        "&model&",
+        "&model%00%ff=x&",
+        "&model=m&model=x&",
+    ] {
+        assert_eq!(read(text), "invalid_request", "{text}");
+    }
+    let unnamed = typed("/v1/messages", kind, r#"{"prompt":"&model=m&"}"#);
+    assert_eq!(code(unnamed), "invalid_request");
+}
+
+fn typed(path: &str, kind: &str, body: &str) -> Result<(Box<Intent>, Bytes), Fault> {
+    let parts = parts(Method::POST, path, &[("content-type", kind.as_bytes())]);
+    read(&Config::default(), &parts, Bytes::copy_from_slice(body.as_bytes()), 0)
 }
 
 const FORM: &str = "--B\r\n\

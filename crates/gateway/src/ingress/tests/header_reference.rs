@@ -99,6 +99,13 @@ const READ: Rows = &[
     ("accept", "`/metrics`: OpenMetrics or the text of Prometheus, by `q`"),
     ("accept-encoding", "it is removed, because the gateway reads the response"),
     ("x-forwarded-for", "`epp` without tenants: whose share of `bodies_limit` the body takes"),
+    (
+        "forwarded",
+        "a proxy sent it, so without a key it changes nothing; see \
+         [SECURITY.md](SECURITY.md#status-pages)",
+    ),
+    ("via", "the same"),
+    ("x-real-ip", "the same, as `x-forwarded-for` shows it"),
     ("expect", "`100-continue`: the body is read after it was asked for"),
 ];
 
