@@ -134,6 +134,27 @@ fn d05_an_overload_counts_no_delivery_of_a_message_in_pubsub() {
     assert_eq!(fixture.server.messages()[0]["deliveries"], 1);
 }
 
+/// The response takes longer than the deadline of the subscription, and no other worker is free.
+#[test]
+fn d07_a_message_of_pubsub_that_waits_for_a_worker_is_delivered_once() {
+    let sections = "workers = 1\nlease = \"10m\"\n";
+    let fixture = Fixture::start(sections, |_| ScriptedResponse::ok().held());
+    submit(&fixture.server, "sent", unix() + 600);
+    fixture.backend.await_running(1);
+    submit(&fixture.server, "ahead", unix() + 600);
+    eventually("received ahead", || match fixture.dispatcher.page("/dispatch.txt").text() {
+        page if page.contains("1 pending here") => Ok(()),
+        page => Err(page),
+    });
+    fixture.server.advance(60.0);
+    fixture.backend.open();
+    await_results(&fixture.server, 2);
+    await_acknowledged(&fixture.server, 2);
+    let deliveries = fixture.server.messages().into_iter();
+    let deliveries: Vec<Value> = deliveries.map(|message| message["deliveries"].clone()).collect();
+    assert_eq!((deliveries, fixture.backend.seen().len()), (vec![json!(1), json!(1)], 2));
+}
+
 #[test]
 fn d07_a_message_of_pubsub_that_fails_too_often_goes_to_the_topic_of_dead_letters() {
     let fixture = Fixture::start("attempts = 3\n", |_| ScriptedResponse::json(500, "{}"));

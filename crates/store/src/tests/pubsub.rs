@@ -16,8 +16,8 @@ use super::conformance::{Fixture, LEASE, tests_of};
 use crate::llm_d_async::result_record;
 use crate::{
     Body, Claim, ClaimRef, ClaimRequest, DeadLetter, Depth, Lane, Membership, Message, Moment,
-    Outcome, PubSubQueue, PubSubSettings, PubSubStore, Receipt, Reclaimed, Redriven, Release,
-    Selection, Standing, Store, StoreFuture, StoredResult,
+    Outcome, PubSubQueue, PubSubSettings, PubSubStore, Receipt, Reclaimed, Redriven,
+    Release, Selection, Standing, Store, StoreFuture, StoredResult,
 };
 
 mod connection;
@@ -142,7 +142,7 @@ fn published(message: &Message) -> String {
 
 /// Claims all messages of a queue that are at the server.
 async fn claim_all(store: &PubSubStore, queue: &str, now: Moment) -> Vec<Claim> {
-    store.fetch(queue, ALL, true).await.unwrap();
+    store.fetch(queue, ALL, true, || now).await.unwrap();
     let (queue, tenant) = (queue.to_owned(), String::new());
     let request = ClaimRequest { queue, tenant, limit: ALL, until: now.after(LEASE) };
     store.claim(request, now).await.unwrap()
@@ -191,8 +191,9 @@ impl Whole {
     }
 
     async fn receive(&self) {
+        let now = self.now.lock().unwrap().unwrap_or_default();
         for queue in QUEUES {
-            self.store.fetch(queue, ALL, true).await.unwrap();
+            self.store.fetch(queue, ALL, true, || now).await.unwrap();
         }
     }
 }
