@@ -155,6 +155,39 @@ fn d07_a_message_of_pubsub_that_waits_for_a_worker_is_delivered_once() {
     assert_eq!((deliveries, fixture.backend.seen().len()), (vec![json!(1), json!(1)], 2));
 }
 
+/// The other queue has a message that it cannot keep. This one needs no such call for a while.
+#[test]
+fn d08_a_subscription_that_fails_stops_its_queue_alone() {
+    let (server, backend) = (server(), Backend::start(|_| ScriptedResponse::ok().held()));
+    server.create_queue("other");
+    let sections = format!("{QUICK}workers = 1\nlease = \"10m\"\n");
+    let config = config(&sections, "\"open\"", &server, &backend);
+    let other = format!(
+        "[[dispatch.queues]]\nname = \"other\"\ntarget = \"http://{}\"\ngates = [\"open\"]\n",
+        backend.address()
+    );
+    let dispatcher = Dispatcher::start(&(config + &other));
+    let page_has = |text: &str| {
+        eventually("the page", || match dispatcher.page("/dispatch.txt").text() {
+            page if page.contains(text) => Ok(()),
+            page => Err(page),
+        });
+    };
+    submit(&server, "sent", unix() + 600);
+    backend.await_running(1);
+    submit(&server, "ahead", unix() + 600);
+    page_has("1 pending here");
+    server.fail("ModifyAckDeadline", UNAVAILABLE);
+    let request = json!({"id": "kept", "deadline": unix() + 600, "payload": {"model": "m"}});
+    server.publish("other", &request.to_string(), &json!({}));
+    page_has("ModifyAckDeadline");
+    backend.open();
+    await_results(&server, 2);
+    assert_eq!(dispatcher.page("/ready").status, 200);
+    server.fail("ModifyAckDeadline", 0);
+    assert_eq!(await_results(&server, 3)[2]["id"], "kept");
+}
+
 #[test]
 fn d07_a_message_of_pubsub_that_fails_too_often_goes_to_the_topic_of_dead_letters() {
     let fixture = Fixture::start("attempts = 3\n", |_| ScriptedResponse::json(500, "{}"));

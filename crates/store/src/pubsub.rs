@@ -300,4 +300,8 @@ impl Store for PubSubStore {
     fn counts_all(&self) -> bool {
         false
     }
+
+    fn queues_fail_alone(&self) -> bool {
+        true
+    }
 }

@@ -36,6 +36,7 @@ const DEADLINE_EXCEEDED: u32 = 4;
 const NOT_FOUND: u32 = 5;
 const PERMISSION_DENIED: u32 = 7;
 const FAILED_PRECONDITION: u32 = 9;
+const UNIMPLEMENTED: u32 = 12;
 const UNAUTHENTICATED: u32 = 16;
 
 /// The future of a call: the encoded response.
@@ -219,9 +220,9 @@ impl CallError {
     /// The error as callers of the store see it, about a topic or a subscription.
     pub(super) fn about(self, resource: &str) -> StoreError {
         let kind = match self.code {
-            INVALID_ARGUMENT | NOT_FOUND | PERMISSION_DENIED | UNAUTHENTICATED => {
-                ErrorKind::Invalid
-            }
+            // A detached subscription fails a precondition.
+            INVALID_ARGUMENT | NOT_FOUND | PERMISSION_DENIED | FAILED_PRECONDITION
+            | UNIMPLEMENTED | UNAUTHENTICATED => ErrorKind::Invalid,
             _ => ErrorKind::Unavailable,
         };
         let remedy = match self.code {

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
-use self::connection::Connection;
+use self::connection::{Connection, Refusing};
 use self::server::PubSub;
 use super::conformance::{Fixture, LEASE, tests_of};
 use crate::llm_d_async::result_record;
 use crate::{
     Body, Claim, ClaimRef, ClaimRequest, DeadLetter, Depth, Lane, Membership, Message, Moment,
-    Outcome, PubSubQueue, PubSubSettings, PubSubStore, Receipt, Reclaimed, Redriven,
+    Outcome, PubSubCalls, PubSubQueue, PubSubSettings, PubSubStore, Receipt, Reclaimed, Redriven,
     Release, Selection, Standing, Store, StoreFuture, StoredResult,
 };
 
@@ -111,6 +111,19 @@ fn server() -> PubSub {
 
 /// The engine on a server.
 fn store(server: &PubSub) -> Arc<PubSubStore> {
+    store_on(Arc::new(Connection::to(server.address())))
+}
+
+/// The engine on a server where one call fails about one topic or subscription.
+fn refused(
+    server: &PubSub,
+    (method, about, code): (&'static str, &'static str, u32),
+) -> Arc<PubSubStore> {
+    let connection = Connection::to(server.address());
+    store_on(Arc::new(Refusing { connection, method, about, code }))
+}
+
+fn store_on(calls: Arc<dyn PubSubCalls>) -> Arc<PubSubStore> {
     let queue = |name: &str| PubSubQueue { name: name.into(), results: None };
     let settings = PubSubSettings {
         project: server::PROJECT.into(),
@@ -119,7 +132,7 @@ fn store(server: &PubSub) -> Arc<PubSubStore> {
         lease: LEASE,
         queues: QUEUES.map(queue).into(),
     };
-    PubSubStore::new(settings, Arc::new(Connection::to(server.address())))
+    PubSubStore::new(settings, calls)
 }
 
 /// A message as a producer of llm-d-async publishes it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::server::PubSub;
-use super::{claim_all, server, store};
+use super::{claim_all, refused, server, store};
 use crate::tests::conformance::{LEASE, good};
 use crate::{ClaimRequest, ErrorKind, Moment, PubSubStore, Release, Standing, Store as _};
 
@@ -147,6 +147,30 @@ async fn d07_a_message_that_could_not_be_kept_is_kept_when_the_server_can_again(
     kept.await;
     assert_eq!(store.lanes("work", NOW).await.unwrap()[0].waiting, 1);
     assert_eq!(server.messages()[0]["deliveries"], 1);
+}
+
+/// One subscription is out of its quota, or detached.
+#[tokio::test]
+async fn d08_the_trouble_of_a_subscription_is_that_of_its_queue_alone() {
+    for (code, kind) in [(8, ErrorKind::Unavailable), (FAILED_PRECONDITION, ErrorKind::Invalid)] {
+        let server = server();
+        let store = refused(&server, ("/Pull", "subscriptions/elsewhere", code));
+        assert!(store.queues_fail_alone());
+        for queue in ["elsewhere", "work"] {
+            let changed = store.changed();
+            publish(&server, queue);
+            let receiver = Arc::clone(&store);
+            tokio::spawn(async move { receiver.receive(queue, || NOW).await });
+            changed.await;
+        }
+        // Both verbs say so: one that succeeds would end the trouble.
+        assert_eq!(store.lanes("elsewhere", NOW).await.unwrap_err().kind, kind);
+        assert_eq!(store.reclaim("elsewhere", NOW).await.unwrap_err().kind, kind);
+        while store.lanes("work", NOW).await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert!(store.reclaim("work", NOW).await.is_ok());
+    }
 }
 
 /// With exactly-once delivery, Pub/Sub says that a lease has ended.
