@@ -102,7 +102,7 @@ async fn d07_messages_that_are_here_are_sent_after_a_pull_has_failed() {
 #[tokio::test]
 async fn d07_a_message_that_is_received_ahead_keeps_its_lease_while_all_workers_are_busy() {
     let server = server();
-    let store = store(&server);
+    let (store, other) = (store(&server), store(&server));
     let changed = store.changed();
     publish(&server, "sent");
     let receiver = Arc::clone(&store);
@@ -122,6 +122,7 @@ async fn d07_a_message_that_is_received_ahead_keeps_its_lease_while_all_workers_
         assert!(next > now, "nothing was renewed");
         server.advance(next.since(now).as_secs_f64());
         now = next;
+        assert_eq!(claim_all(&other, "work", now).await, [], "its lease has ended");
     }
     let ahead = store.claim(ClaimRequest { until: now.after(LEASE), ..request }, now).await;
     let ahead = ahead.unwrap();
