@@ -150,6 +150,11 @@ async fn d07_a_message_that_could_not_be_kept_is_kept_when_the_server_can_again(
     assert_eq!(server.messages()[0]["deliveries"], 1);
 }
 
+fn start_receiving(store: &Arc<PubSubStore>, queue: &'static str) {
+    let store = Arc::clone(store);
+    tokio::spawn(async move { store.receive(queue, || NOW).await });
+}
+
 /// One subscription is out of its quota, or detached.
 #[tokio::test]
 async fn d08_the_trouble_of_a_subscription_is_that_of_its_queue_alone() {
@@ -160,8 +165,7 @@ async fn d08_the_trouble_of_a_subscription_is_that_of_its_queue_alone() {
         for queue in ["elsewhere", "work"] {
             let changed = store.changed();
             publish(&server, queue);
-            let receiver = Arc::clone(&store);
-            tokio::spawn(async move { receiver.receive(queue, || NOW).await });
+            start_receiving(&store, queue);
             changed.await;
         }
         // Both verbs say so: one that succeeds would end the trouble.
