@@ -154,11 +154,14 @@ const IN_PLACE: &[(&str, &str)] = &[
     ("pubsub", "changed"),
     ("pubsub", "close"),
     ("pubsub", "counts_all"),
+    ("pubsub", "queues_fail_alone"),
     // The trait's own.
     ("sqlite", "close"),
     ("sqlite", "counts_all"),
+    ("sqlite", "queues_fail_alone"),
     ("redis", "close"),
     ("redis", "counts_all"),
+    ("redis", "queues_fail_alone"),
 ];
 
 /// A verb of `Store` keeps its name in all engines and in Lua: `claim` is `sqlite/claim.rs`,

@@ -134,6 +134,61 @@ fn d05_an_overload_counts_no_delivery_of_a_message_in_pubsub() {
     assert_eq!(fixture.server.messages()[0]["deliveries"], 1);
 }
 
+/// The response takes longer than the deadline of the subscription, and no other worker is free.
+#[test]
+fn d07_a_message_of_pubsub_that_waits_for_a_worker_is_delivered_once() {
+    let sections = "workers = 1\nlease = \"10m\"\n";
+    let fixture = Fixture::start(sections, |_| ScriptedResponse::ok().held());
+    submit(&fixture.server, "sent", unix() + 600);
+    fixture.backend.await_running(1);
+    submit(&fixture.server, "ahead", unix() + 600);
+    eventually("received ahead", || match fixture.dispatcher.page("/dispatch.txt").text() {
+        page if page.contains("1 pending here") => Ok(()),
+        page => Err(page),
+    });
+    fixture.server.advance(60.0);
+    fixture.backend.open();
+    await_results(&fixture.server, 2);
+    await_acknowledged(&fixture.server, 2);
+    // The results are messages, too.
+    let deliveries = fixture.server.messages().into_iter().take(2);
+    let deliveries: Vec<Value> = deliveries.map(|message| message["deliveries"].clone()).collect();
+    assert_eq!((deliveries, fixture.backend.seen().len()), (vec![json!(1), json!(1)], 2));
+}
+
+/// The other queue has a message that it cannot keep. This one needs no such call for a while.
+#[test]
+fn d08_a_subscription_that_fails_stops_its_queue_alone() {
+    let (server, backend) = (server(), Backend::start(|_| ScriptedResponse::ok().held()));
+    server.create_queue("other");
+    let sections = format!("{QUICK}workers = 1\nlease = \"10m\"\n");
+    let config = config(&sections, "\"open\"", &server, &backend);
+    let other = format!(
+        "[[dispatch.queues]]\nname = \"other\"\ntarget = \"http://{}\"\ngates = [\"open\"]\n",
+        backend.address()
+    );
+    let dispatcher = Dispatcher::start(&(config + &other));
+    let page_has = |text: &str| {
+        eventually("the page", || match dispatcher.page("/dispatch.txt").text() {
+            page if page.contains(text) => Ok(()),
+            page => Err(page),
+        });
+    };
+    submit(&server, "sent", unix() + 600);
+    backend.await_running(1);
+    submit(&server, "ahead", unix() + 600);
+    page_has("1 pending here");
+    server.fail("ModifyAckDeadline", UNAVAILABLE);
+    let request = json!({"id": "kept", "deadline": unix() + 600, "payload": {"model": "m"}});
+    server.publish("other", &request.to_string(), &json!({}));
+    page_has("ModifyAckDeadline");
+    backend.open();
+    await_results(&server, 2);
+    assert_eq!(dispatcher.page("/ready").status, 200);
+    server.fail("ModifyAckDeadline", 0);
+    assert_eq!(await_results(&server, 3)[2]["id"], "kept");
+}
+
 #[test]
 fn d07_a_message_of_pubsub_that_fails_too_often_goes_to_the_topic_of_dead_letters() {
     let fixture = Fixture::start("attempts = 3\n", |_| ScriptedResponse::json(500, "{}"));

@@ -170,6 +170,12 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     fn counts_all(&self) -> bool {
         true
     }
+
+    /// Whether a queue that is unavailable says nothing of the others: each has an owner, a quota
+    /// and rights of its own at the server.
+    fn queues_fail_alone(&self) -> bool {
+        false
+    }
 }
 
 /// The result of submitting one message.

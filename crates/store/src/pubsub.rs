@@ -196,8 +196,8 @@ impl Store for PubSubStore {
 
     fn lanes<'a>(&'a self, queue: &'a str, now: Moment) -> StoreFuture<'a, Vec<Lane>> {
         Box::pin(async move {
+            self.saw(now);
             let Some(queue) = self.queue(queue) else { return Ok(Vec::new()) };
-            admit::admit(self, queue, now).await?;
             let held = queue.held();
             match &held.trouble {
                 Some(error) => Err(error.clone()),
@@ -299,5 +299,9 @@ impl Store for PubSubStore {
 
     fn counts_all(&self) -> bool {
         false
+    }
+
+    fn queues_fail_alone(&self) -> bool {
+        true
     }
 }

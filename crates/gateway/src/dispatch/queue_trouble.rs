@@ -1,6 +1,7 @@
 //! Queues that cannot be used while others of the same store can: another program may use a key of
 //! theirs. Such a queue claims nothing until its data is in order again, and the others go on. An
-//! error of the whole store is no such trouble.
+//! error of the whole store is no such trouble. At some servers each queue is a resource of its
+//! own; then one that is unavailable is tried on, beside the others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -52,6 +53,10 @@ impl Dispatcher {
                 served.note_success();
                 return Ok(Some(value));
             }
+            Err(error) if can_wait(&error) && self.fails_alone() => {
+                served.note_why(error.to_string());
+                return Ok(None);
+            }
             Err(error) if can_wait(&error) => return Err(error),
             Err(error) => error,
         };
@@ -61,6 +66,11 @@ impl Dispatcher {
         }
         served.note_trouble(found.unwrap_or_else(|| error.to_string()));
         Ok(None)
+    }
+
+    /// Whether a queue that is unavailable leaves others.
+    fn fails_alone(&self) -> bool {
+        self.queues.len() > 1 && self.store.queues_fail_alone()
     }
 
     /// The trouble of the first queue, if no queue can be used.
@@ -74,10 +84,15 @@ impl Dispatcher {
 // === impl ServedQueue ===
 
 impl ServedQueue {
-    /// Records why the queue cannot be used. A change is logged.
+    /// Records why the queue cannot be used, to be looked at again after a while.
     fn note_trouble(&self, why: String) {
+        self.trouble.look().next = Some(Instant::now() + LOOK_EVERY);
+        self.note_why(why);
+    }
+
+    /// Records why the queue cannot be used. A change is logged.
+    fn note_why(&self, why: String) {
         let mut look = self.trouble.look();
-        look.next = Some(Instant::now() + LOOK_EVERY);
         if look.why.as_ref() != Some(&why) {
             let queue = &self.queue.name;
             tracing::error!(queue, "the queue cannot be used and sends nothing: {why}");

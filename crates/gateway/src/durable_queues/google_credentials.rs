@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde_json::json;
 use store::Moment;
-use tokio::sync::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::moment;
 use crate::upstream::client::{BaseUrl, BaseUrlError, Client, ClientError};
@@ -35,11 +36,32 @@ const VALID_FOR: Duration = Duration::from_secs(3600);
 /// A token is replaced so long before its end. The metadata server has a new one then.
 const MARGIN: Duration = Duration::from_secs(200);
 
+/// How long the source of tokens is not asked again after it failed.
+const FAILURE_LASTS: Duration = Duration::from_secs(1);
+
 /// Tokens, each for as long as it is valid.
 #[derive(Debug)]
 pub(super) struct GoogleCredentials {
     source: TokenSource,
-    kept: Mutex<Option<(Moment, HeaderValue)>>,
+    kept: Mutex<Kept>,
+    /// Held by the caller that asks for a token.
+    asking: AsyncMutex<()>,
+}
+
+/// What is known of the source.
+#[derive(Debug, Default)]
+struct Kept {
+    token: Option<Token>,
+    /// Why there was no new token, and until when this counts.
+    failure: Option<(Moment, Arc<CredentialsError>)>,
+}
+
+/// A token, which is replaced some time before its end.
+#[derive(Debug)]
+struct Token {
+    value: HeaderValue,
+    replaced_at: Moment,
+    ends_at: Moment,
 }
 
 /// Where tokens come from.
@@ -106,16 +128,43 @@ impl GoogleCredentials {
                 TokenSource::MetadataServer(base, Client::default())
             }
         };
-        Ok(Self { source, kept: Mutex::default() })
+        Ok(Self { source, kept: Mutex::default(), asking: AsyncMutex::default() })
     }
 
-    /// The value of the header `authorization`.
-    pub(super) async fn authorization(&self) -> Result<HeaderValue, CredentialsError> {
-        let now = moment();
-        let mut kept = self.kept.lock().await;
-        if let Some((_, value)) = kept.as_ref().filter(|(until, _)| *until > now) {
-            return Ok(value.clone());
+    /// The value of the header `authorization`. A token serves until its end while there is no new
+    /// one, and callers that wait share one answer.
+    pub(super) async fn authorization(&self) -> Result<HeaderValue, Arc<CredentialsError>> {
+        let valid = {
+            let (kept, now) = (self.kept(), moment());
+            if let Some(known) = kept.known(now) {
+                return known;
+            }
+            kept.valid(now)
+        };
+        let _one_at_a_time = match (self.asking.try_lock(), valid) {
+            (Ok(first), _) => first,
+            (Err(_), Some(value)) => return Ok(value),
+            (Err(_), None) => self.asking.lock().await,
+        };
+        // Another caller may have asked meanwhile.
+        if let Some(known) = self.kept().known(moment()) {
+            return known;
         }
+        match self.ask(moment()).await {
+            Ok(token) => {
+                let value = token.value.clone();
+                *self.kept() = Kept { token: Some(token), failure: None };
+                Ok(value)
+            }
+            Err(error) => {
+                let (mut kept, now, error) = (self.kept(), moment(), Arc::new(error));
+                kept.failure = Some((now.after(FAILURE_LASTS), Arc::clone(&error)));
+                kept.valid(now).ok_or(error)
+            }
+        }
+    }
+
+    async fn ask(&self, now: Moment) -> Result<Token, CredentialsError> {
         let (token, valid_for) = match &self.source {
             TokenSource::Key(account) => (account.token(now)?, VALID_FOR),
             TokenSource::MetadataServer(base, client) => metadata_token(client, base).await?,
@@ -123,8 +172,31 @@ impl GoogleCredentials {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut value = value.map_err(|_| CredentialsError::NoToken(200))?;
         value.set_sensitive(true);
-        let until = now.after(valid_for.saturating_sub(MARGIN));
-        Ok(kept.insert((until, value)).1.clone())
+        let replaced_at = now.after(valid_for.saturating_sub(MARGIN));
+        Ok(Token { value, replaced_at, ends_at: now.after(valid_for) })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// The answer, if the source need not be asked.
+    fn known(&self, now: Moment) -> Option<Result<HeaderValue, Arc<CredentialsError>>> {
+        if let Some(token) = self.token.as_ref().filter(|token| token.replaced_at > now) {
+            return Some(Ok(token.value.clone()));
+        }
+        let (_, error) = self.failure.as_ref().filter(|(until, _)| *until > now)?;
+        Some(self.valid(now).ok_or_else(|| Arc::clone(error)))
+    }
+
+    /// The token, if it has not ended.
+    fn valid(&self, now: Moment) -> Option<HeaderValue> {
+        let token = self.token.as_ref().filter(|token| token.ends_at > now);
+        token.map(|token| token.value.clone())
     }
 }
 

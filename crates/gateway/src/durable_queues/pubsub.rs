@@ -9,6 +9,7 @@ use store::{CallError, CallFuture, PubSubCalls, PubSubQueue, PubSubSettings, Pub
 
 use super::error::DurableQueuesError;
 use super::google_credentials::GoogleCredentials;
+use crate::clock::moment;
 use crate::config::BATCH_QUEUE;
 use crate::config::settings::dispatch::{Dispatch, PubSub, Queue};
 use crate::task;
@@ -54,7 +55,7 @@ pub(super) fn open(
 pub(super) fn receive(store: &Arc<PubSubStore>) {
     for queue in store.queues() {
         let store = Arc::clone(store);
-        task::spawn(async move { store.receive(&queue).await });
+        task::spawn(async move { store.receive(&queue, moment).await });
     }
 }
 

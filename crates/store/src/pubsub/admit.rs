@@ -20,7 +20,7 @@ struct Readable {
     failures: u32,
 }
 
-/// Admits what was received, for the time of a lease.
+/// Admits what was received, for the time of a lease; returns how many messages these were.
 ///
 /// A message leaves the inbox when nothing is left to do for it, so that a caller that drops this
 /// future loses none.
@@ -28,16 +28,22 @@ pub(super) async fn admit(
     store: &PubSubStore,
     queue: &Queue,
     now: Moment,
-) -> Result<(), StoreError> {
+) -> Result<usize, StoreError> {
     store.saw(now);
     // Two calls at once would bury an unreadable message twice.
     let _one_at_a_time = queue.admission.lock().await;
     let arrived = queue.held().inbox.clone();
     if arrived.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
+    let count = arrived.len();
     let ack_ids: Vec<String> = arrived.iter().map(|message| message.ack_id.clone()).collect();
     let gone = store.extend(queue, &ack_ids, store.settings.lease).await?;
+    if queue.held().closed {
+        // They were given back meanwhile; this call may have come later at the server.
+        store.extend_by(queue, &ack_ids, 0).await?;
+        return Ok(0);
+    }
     let lease_until = now.after(store.settings.lease);
     for message in arrived {
         let ack_id = message.ack_id.clone();
@@ -46,7 +52,7 @@ pub(super) async fn admit(
         }
         queue.held().inbox.retain(|waiting| waiting.ack_id != ack_id);
     }
-    Ok(())
+    Ok(count)
 }
 
 async fn admit_one(

@@ -31,11 +31,16 @@ const PUBLISH: &str = "/google.pubsub.v1.Publisher/Publish";
 const GET_TOPIC: &str = "/google.pubsub.v1.Publisher/GetTopic";
 
 /// The codes of gRPC that matter here.
+const CANCELLED: u32 = 1;
+const UNKNOWN: u32 = 2;
 const INVALID_ARGUMENT: u32 = 3;
 const DEADLINE_EXCEEDED: u32 = 4;
 const NOT_FOUND: u32 = 5;
 const PERMISSION_DENIED: u32 = 7;
+const RESOURCE_EXHAUSTED: u32 = 8;
 const FAILED_PRECONDITION: u32 = 9;
+const ABORTED: u32 = 10;
+const UNIMPLEMENTED: u32 = 12;
 const UNAUTHENTICATED: u32 = 16;
 
 /// The future of a call: the encoded response.
@@ -211,17 +216,27 @@ impl CallError {
         matches!(self.code, INVALID_ARGUMENT | FAILED_PRECONDITION)
     }
 
-    /// Whether a topic or a subscription does not exist, or is another's.
-    pub(super) fn is_missing(&self) -> bool {
-        matches!(self.code, NOT_FOUND | PERMISSION_DENIED)
+    /// Whether the same call may succeed soon: the codes after which Google's clients publish
+    /// again. After any other, the topic is the reason.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(
+            self.code,
+            CANCELLED
+                | UNKNOWN
+                | DEADLINE_EXCEEDED
+                | RESOURCE_EXHAUSTED
+                | ABORTED
+                | Self::INTERNAL
+                | Self::UNAVAILABLE
+        )
     }
 
     /// The error as callers of the store see it, about a topic or a subscription.
     pub(super) fn about(self, resource: &str) -> StoreError {
         let kind = match self.code {
-            INVALID_ARGUMENT | NOT_FOUND | PERMISSION_DENIED | UNAUTHENTICATED => {
-                ErrorKind::Invalid
-            }
+            // A detached subscription fails a precondition.
+            INVALID_ARGUMENT | NOT_FOUND | PERMISSION_DENIED | FAILED_PRECONDITION
+            | UNIMPLEMENTED | UNAUTHENTICATED => ErrorKind::Invalid,
             _ => ErrorKind::Unavailable,
         };
         let remedy = match self.code {

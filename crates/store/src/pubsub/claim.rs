@@ -12,7 +12,7 @@ pub(super) async fn claim(
     now: Moment,
 ) -> Result<Vec<Claim>, StoreError> {
     let Some(queue) = store.queue(&request.queue) else { return Ok(Vec::new()) };
-    super::admit::admit(store, queue, now).await?;
+    store.saw(now);
     let claims = take(&mut queue.held(), &request);
     queue.demand.notify_one();
     // A message that was just received has its lease. This one may have waited here.

@@ -111,12 +111,11 @@ async fn publish(
     let default = store.settings.topic(&store.settings.results);
     let own = match (&queue.results, ending.message.route.as_str()) {
         (Some(results), _) => results.clone(),
-        (None, "") => default.clone(),
-        (None, named) => store.settings.topic(named),
+        (None, named) => store.settings.own_topic(named).unwrap_or_else(|| default.clone()),
     };
     match store.calls.publish(&own, result.clone()).await {
-        // A producer that names a topic which does not exist must not stop a worker.
-        Err(error) if error.is_missing() && queue.results.is_none() && own != default => {
+        // A producer that names a topic which does not exist, or none, must not stop a worker.
+        Err(error) if !error.is_transient() && queue.results.is_none() && own != default => {
             store.calls.publish(&default, result).await.map_err(|error| error.retried(&default))
         }
         published => published.map_err(|error| error.retried(&own)),

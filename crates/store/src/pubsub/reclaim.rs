@@ -22,7 +22,13 @@ pub(super) async fn reclaim(
     }
     renew_unclaimed(store, queue, now).await?;
     queue.demand.notify_one();
-    let next = next(&queue.held(), store.settings.lease);
+    let held = queue.held();
+    // Otherwise the queue would seem to be in order again. Lost claims are told before that.
+    if let Some(trouble) = held.trouble.as_ref().filter(|_| lost == 0) {
+        return Err(trouble.clone());
+    }
+    let next = next(&held, store.settings.lease);
+    drop(held);
     Ok(Reclaimed { lost, due, next })
 }
 

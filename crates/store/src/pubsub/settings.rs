@@ -39,6 +39,14 @@ impl PubSubSettings {
         self.resource("topics", id)
     }
 
+    /// The whole name of a topic that a message names; `None` without one, and if it belongs to
+    /// another project: a producer may not direct this account's writing there.
+    pub(super) fn own_topic(&self, named: &str) -> Option<String> {
+        let of_project = self.topic("");
+        let is_own = !named.starts_with("projects/") || named.starts_with(&of_project);
+        (is_own && !named.is_empty()).then(|| self.topic(named))
+    }
+
     /// The whole name of a subscription.
     pub(super) fn subscription(&self, id: &str) -> String {
         self.resource("subscriptions", id)

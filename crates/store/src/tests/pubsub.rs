@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
-use self::connection::Connection;
+use self::connection::{Connection, Refusing};
 use self::server::PubSub;
 use super::conformance::{Fixture, LEASE, tests_of};
 use crate::llm_d_async::result_record;
 use crate::{
     Body, Claim, ClaimRef, ClaimRequest, DeadLetter, Depth, Lane, Membership, Message, Moment,
-    Outcome, PubSubQueue, PubSubSettings, PubSubStore, Receipt, Reclaimed, Redriven, Release,
-    Selection, Standing, Store, StoreFuture, StoredResult,
+    Outcome, PubSubCalls, PubSubQueue, PubSubSettings, PubSubStore, Receipt, Reclaimed, Redriven,
+    Release, Selection, Standing, Store, StoreFuture, StoredResult,
 };
 
 mod connection;
@@ -111,6 +111,19 @@ fn server() -> PubSub {
 
 /// The engine on a server.
 fn store(server: &PubSub) -> Arc<PubSubStore> {
+    store_on(Arc::new(Connection::to(server.address())))
+}
+
+/// The engine on a server where one call fails about one topic or subscription.
+fn refused(
+    server: &PubSub,
+    (method, about, code): (&'static str, &'static str, u32),
+) -> Arc<PubSubStore> {
+    let connection = Connection::to(server.address());
+    store_on(Arc::new(Refusing { connection, method, about, code }))
+}
+
+fn store_on(calls: Arc<dyn PubSubCalls>) -> Arc<PubSubStore> {
     let queue = |name: &str| PubSubQueue { name: name.into(), results: None };
     let settings = PubSubSettings {
         project: server::PROJECT.into(),
@@ -119,7 +132,7 @@ fn store(server: &PubSub) -> Arc<PubSubStore> {
         lease: LEASE,
         queues: QUEUES.map(queue).into(),
     };
-    PubSubStore::new(settings, Arc::new(Connection::to(server.address())))
+    PubSubStore::new(settings, calls)
 }
 
 /// A message as a producer of llm-d-async publishes it.
@@ -142,7 +155,7 @@ fn published(message: &Message) -> String {
 
 /// Claims all messages of a queue that are at the server.
 async fn claim_all(store: &PubSubStore, queue: &str, now: Moment) -> Vec<Claim> {
-    store.fetch(queue, ALL, true).await.unwrap();
+    store.fetch(queue, ALL, true, || now).await.unwrap();
     let (queue, tenant) = (queue.to_owned(), String::new());
     let request = ClaimRequest { queue, tenant, limit: ALL, until: now.after(LEASE) };
     store.claim(request, now).await.unwrap()
@@ -191,8 +204,9 @@ impl Whole {
     }
 
     async fn receive(&self) {
+        let now = self.now.lock().unwrap().unwrap_or_default();
         for queue in QUEUES {
-            self.store.fetch(queue, ALL, true).await.unwrap();
+            self.store.fetch(queue, ALL, true, || now).await.unwrap();
         }
     }
 }

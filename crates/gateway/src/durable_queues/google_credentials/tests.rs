@@ -114,6 +114,65 @@ async fn d09_the_metadata_server_is_asked_once_for_a_token() {
     assert!(request.contains("metadata-flavor: google"), "{request}");
 }
 
+/// A metadata server that gives these answers, one for each connection.
+fn metadata_server(answers: Vec<(u16, Value)>) -> (GoogleCredentials, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    let server = thread::spawn(move || {
+        for (status, body) in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            let body = body.to_string();
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status} X\r\nconnection: close\r\n");
+            write!(stream, "{head}content-length: {length}\r\n\r\n{body}").unwrap();
+        }
+    });
+    let variable = |name: &str| (name == "GCE_METADATA_HOST").then(|| place.clone());
+    (GoogleCredentials::new(None, variable).unwrap(), server)
+}
+
+/// The token is near its end, and there is no new one.
+#[tokio::test]
+async fn d09_a_token_serves_until_its_end_while_the_metadata_server_fails() {
+    let token = json!({"access_token": "old", "expires_in": MARGIN.as_secs()});
+    let (credentials, server) = metadata_server(vec![(200, token), (500, json!({}))]);
+    for _ in 0..3 {
+        assert_eq!(credentials.authorization().await.unwrap(), "Bearer old");
+    }
+    server.join().unwrap();
+    let failure = credentials.kept().failure.clone();
+    assert!(matches!(&*failure.unwrap().1, CredentialsError::NoToken(500)));
+    let ends_at = credentials.kept().token.as_ref().unwrap().ends_at;
+    assert_eq!(credentials.kept().valid(ends_at), None);
+}
+
+/// While one caller asks for a token, the others use the old one.
+#[tokio::test]
+async fn d09_no_call_waits_for_a_new_token_while_the_old_one_is_valid() {
+    let token = json!({"access_token": "old", "expires_in": MARGIN.as_secs()});
+    let (credentials, server) = metadata_server(vec![(200, token)]);
+    assert_eq!(credentials.authorization().await.unwrap(), "Bearer old");
+    server.join().unwrap();
+    let _asking = credentials.asking.lock().await;
+    assert_eq!(credentials.authorization().await.unwrap(), "Bearer old");
+}
+
+/// The server is asked once: the callers that wait have the failure of the first.
+#[tokio::test]
+async fn d09_callers_that_wait_for_a_token_share_one_failure() {
+    let (credentials, server) = metadata_server(vec![(503, json!({}))]);
+    let (one, two, three) = tokio::join!(
+        credentials.authorization(),
+        credentials.authorization(),
+        credentials.authorization()
+    );
+    server.join().unwrap();
+    for error in [one, two, three].map(Result::unwrap_err) {
+        assert!(matches!(&*error, CredentialsError::NoToken(503)), "{error}");
+    }
+}
+
 #[test]
 fn d09_a_file_that_is_no_key_is_named_with_the_reason() {
     let rows = [

@@ -19,6 +19,15 @@ pub(super) struct Connection {
     sender: Mutex<Option<SendRequest<Full<Bytes>>>>,
 }
 
+/// A connection where one call fails about one topic or subscription.
+#[derive(Debug)]
+pub(super) struct Refusing {
+    pub(super) connection: Connection,
+    pub(super) method: &'static str,
+    pub(super) about: &'static str,
+    pub(super) code: u32,
+}
+
 // === impl Connection ===
 
 impl Connection {
@@ -56,6 +65,20 @@ impl PubSubCalls for Connection {
             outcome(body.trailers().unwrap_or(&head.headers))?;
             Ok(body.to_bytes().slice(5..))
         })
+    }
+}
+
+// === impl Refusing ===
+
+impl PubSubCalls for Refusing {
+    fn call(&self, method: &'static str, message: Bytes, limit: Duration) -> CallFuture<'_> {
+        let about = self.about.as_bytes();
+        let is_about = message.windows(about.len()).any(|part| part == about);
+        if is_about && method.ends_with(self.method) {
+            let text = format!("the test refuses {}", self.about);
+            return Box::pin(async { Err(CallError { code: self.code, text }) });
+        }
+        self.connection.call(method, message, limit)
     }
 }
 

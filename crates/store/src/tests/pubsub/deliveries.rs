@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::server::PubSub;
-use super::{claim_all, server, store};
+use super::{claim_all, refused, server, store};
 use crate::tests::conformance::{LEASE, good};
 use crate::{ClaimRequest, ErrorKind, Moment, PubSubStore, Release, Standing, Store as _};
 
@@ -49,7 +49,7 @@ async fn d07_a_process_that_ends_gives_its_messages_back_at_once() {
         assert!(first.release(claim.reference.clone(), release, NOW).await.unwrap());
     }
     publish(&server, "received");
-    first.fetch("work", 10, true).await.unwrap();
+    first.fetch("work", 10, true, || NOW).await.unwrap();
     first.close().await.unwrap();
     let second = store(&server);
     assert_eq!(claim_all(&second, "work", NOW).await.len(), 3);
@@ -77,14 +77,14 @@ async fn d07_messages_that_are_here_are_sent_after_a_pull_has_failed() {
     let server = server();
     let store = store(&server);
     (0..30).for_each(|number| publish(&server, &format!("m{number}")));
-    store.fetch("work", 30, true).await.unwrap();
+    store.fetch("work", 30, true, || NOW).await.unwrap();
     let (queue, tenant) = ("work".to_owned(), String::new());
     let request = ClaimRequest { queue, tenant, limit: 16, until: NOW.after(LEASE) };
     let claims = store.claim(request, NOW).await.unwrap();
     server.fail("Pull", UNAVAILABLE);
     let failed = store.changed();
     let receiver = Arc::clone(&store);
-    tokio::spawn(async move { receiver.receive("work").await });
+    tokio::spawn(async move { receiver.receive("work", || NOW).await });
     failed.await;
     assert_eq!(store.lanes("work", NOW).await.unwrap_err().kind, ErrorKind::Unavailable);
     for claim in claims {
@@ -96,6 +96,86 @@ async fn d07_messages_that_are_here_are_sent_after_a_pull_has_failed() {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), sent).await.expect("they wait for ever");
+}
+
+/// Nothing is claimed for longer than the deadline of the subscription, which is ten seconds.
+#[tokio::test]
+async fn d07_a_message_that_is_received_ahead_keeps_its_lease_while_all_workers_are_busy() {
+    let server = server();
+    let (store, other) = (store(&server), store(&server));
+    let changed = store.changed();
+    publish(&server, "sent");
+    let receiver = Arc::clone(&store);
+    tokio::spawn(async move { receiver.receive("work", || NOW).await });
+    changed.await;
+    let (queue, tenant) = ("work".to_owned(), String::new());
+    let request = ClaimRequest { queue, tenant, limit: 1, until: NOW.after(LEASE) };
+    let claims = store.claim(request.clone(), NOW).await.unwrap();
+    let changed = store.changed();
+    publish(&server, "ahead");
+    changed.await;
+    let mut now = NOW;
+    while now < NOW.after(Duration::from_secs(120)) {
+        let held = vec![claims[0].reference.clone()];
+        assert_eq!(store.renew(held, now.after(LEASE)).await.unwrap(), [Standing::Held]);
+        let next = store.reclaim("work", now).await.unwrap().next.unwrap();
+        assert!(next > now, "nothing was renewed");
+        server.advance(next.since(now).as_secs_f64());
+        now = next;
+        assert_eq!(claim_all(&other, "work", now).await, [], "its lease has ended");
+    }
+    let ahead = store.claim(ClaimRequest { until: now.after(LEASE), ..request }, now).await;
+    let ahead = ahead.unwrap();
+    assert_eq!((ahead.len(), ahead[0].failures), (1, 0), "{ahead:?}");
+    let deliveries = server.messages().into_iter().map(|message| message["deliveries"].clone());
+    assert_eq!(deliveries.collect::<Vec<_>>(), [1, 1]);
+}
+
+/// What was received stays with this process, which tries again before it receives more.
+#[tokio::test]
+async fn d07_a_message_that_could_not_be_kept_is_kept_when_the_server_can_again() {
+    let server = server();
+    let store = store(&server);
+    server.fail("ModifyAckDeadline", UNAVAILABLE);
+    let failed = store.changed();
+    publish(&server, "one");
+    let receiver = Arc::clone(&store);
+    tokio::spawn(async move { receiver.receive("work", || NOW).await });
+    failed.await;
+    assert_eq!(store.lanes("work", NOW).await.unwrap_err().kind, ErrorKind::Unavailable);
+    let kept = store.changed();
+    server.fail("ModifyAckDeadline", 0);
+    kept.await;
+    assert_eq!(store.lanes("work", NOW).await.unwrap()[0].waiting, 1);
+    assert_eq!(server.messages()[0]["deliveries"], 1);
+}
+
+fn start_receiving(store: &Arc<PubSubStore>, queue: &'static str) {
+    let store = Arc::clone(store);
+    tokio::spawn(async move { store.receive(queue, || NOW).await });
+}
+
+/// One subscription is out of its quota, or detached.
+#[tokio::test]
+async fn d08_the_trouble_of_a_subscription_is_that_of_its_queue_alone() {
+    for (code, kind) in [(8, ErrorKind::Unavailable), (FAILED_PRECONDITION, ErrorKind::Invalid)] {
+        let server = server();
+        let store = refused(&server, ("/Pull", "subscriptions/elsewhere", code));
+        assert!(store.queues_fail_alone());
+        for queue in ["elsewhere", "work"] {
+            let changed = store.changed();
+            publish(&server, queue);
+            start_receiving(&store, queue);
+            changed.await;
+        }
+        // Both verbs say so: one that succeeds would end the trouble.
+        assert_eq!(store.lanes("elsewhere", NOW).await.unwrap_err().kind, kind);
+        assert_eq!(store.reclaim("elsewhere", NOW).await.unwrap_err().kind, kind);
+        while store.lanes("work", NOW).await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert!(store.reclaim("work", NOW).await.is_ok());
+    }
 }
 
 /// With exactly-once delivery, Pub/Sub says that a lease has ended.
@@ -146,7 +226,7 @@ async fn d08_two_processes_share_a_subscription_and_none_takes_all() {
     let changes = both.each_ref().map(|store| store.changed());
     let receivers = both.each_ref().map(|store| {
         let store = Arc::clone(store);
-        tokio::spawn(async move { store.receive("work").await })
+        tokio::spawn(async move { store.receive("work", || NOW).await })
     });
     for (store, change) in both.iter().zip(changes) {
         change.await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::server::{PubSub, subscription, topic};
-use super::{claim_all, server, store};
+use super::{claim_all, refused, server, store};
 use crate::tests::conformance::{LEASE, good};
 use crate::{ClaimRef, ErrorKind, Moment, Outcome, PubSubStore, Selection, Store as _};
 
@@ -88,6 +88,45 @@ async fn d09_a_result_for_a_topic_that_does_not_exist_goes_to_the_usual_topic() 
     let claims = claim_all(&store, "work", NOW).await;
     assert_eq!(complete(&store, &claims[0].reference).await, Ok(true));
     assert_eq!(server.published("results")[0]["id"], "lost");
+}
+
+/// A claim of a message that names this topic for its result.
+async fn claim_with_route(server: &PubSub, store: &PubSubStore, route: &str) -> ClaimRef {
+    let request = json!({
+        "id": "routed", "deadline": NOW.secs() + 3600, "payload": {}, "result_queue_name": route,
+    });
+    server.publish("work", &request.to_string(), &json!({}));
+    claim_all(store, "work", NOW).await[0].reference.clone()
+}
+
+/// Google refuses "a b" as invalid. A server that fails for now is asked again.
+#[tokio::test]
+async fn d09_a_producer_cannot_occupy_a_worker_with_a_topic_that_is_refused() {
+    for (code, published) in [(3, 1), (5, 1), (7, 1), (9, 1), (12, 1), (8, 0), (14, 0)] {
+        let server = server();
+        let store = refused(&server, ("/Publish", "topics/a b", code));
+        let claim = claim_with_route(&server, &store, "a b").await;
+        let expected = if published == 1 { Ok(true) } else { Err(ErrorKind::Unavailable) };
+        assert_eq!(complete(&store, &claim).await, expected, "{code}");
+        assert_eq!(server.published("results").len(), published, "{code}");
+    }
+}
+
+/// The topic of another project is not even tried: the account may have the right to write there.
+#[tokio::test]
+async fn d09_a_producer_cannot_direct_a_result_to_another_project() {
+    let rows = [
+        ("projects/elsewhere/topics/other", "results"),
+        ("projects/tests/topics/other", "other"),
+        ("other", "other"),
+    ];
+    for (route, expected) in rows {
+        let server = server();
+        let store = refused(&server, ("/Publish", "projects/elsewhere", UNAVAILABLE));
+        let claim = claim_with_route(&server, &store, route).await;
+        assert_eq!(complete(&store, &claim).await, Ok(true), "{route}");
+        assert_eq!(server.published(expected).len(), 1, "{route}");
+    }
 }
 
 #[tokio::test]
