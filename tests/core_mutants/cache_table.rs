@@ -300,6 +300,20 @@ pub(super) const CACHE: &[Mutant] = &[
         noticed_by: "cache_waits::c03_an_ask_does_not",
     },
     Mutant {
+        name: "an ask that its backend failed counts as one that was served",
+        file: "controller/complete.rs",
+        site: "if «usage != Usage::Cost(0)» {",
+        instead: "true",
+        noticed_by: "cache_waits::c03_asks_that_fail",
+    },
+    Mutant {
+        name: "an ask that was taken back counts as one that was served",
+        file: "supply.rs",
+        site: "at.turnover.«pass»(at.in_flight_total(), now);\n        at.in_flight[band] -= 1;",
+        instead: "ended",
+        noticed_by: "cache_waits::c03_asks_that_fail",
+    },
+    Mutant {
         name: "asks that stay longer than usual do not count",
         file: "turnover.rs",
         site: "self.at.after(within).before(«passed»)",

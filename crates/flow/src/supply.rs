@@ -206,7 +206,7 @@ impl Supply {
     /// Counts the end of an ask at a backend.
     pub(crate) fn give_back(&mut self, backend: u32, band: usize, stock: u64, now: Time) {
         let at = &mut self.backends[backend as usize];
-        at.turnover.ended(at.in_flight_total(), now);
+        at.turnover.pass(at.in_flight_total(), now);
         at.in_flight[band] -= 1;
         at.stock -= stock;
         if at.trial == Trial::Taken {

@@ -1,8 +1,9 @@
-//! How soon a place comes free at a backend, learned from the asks that end there.
+//! How soon a place comes free at a backend, learned from the asks that are served there.
 //!
 //! By Little's law the asks in flight, summed over the time between two ends, are on average the
 //! time that an ask stays. So no ask needs a clock of its own, and asks that have not ended count
-//! with the time that they have been there.
+//! with the time that they have been there. An ask that leaves without being served ends no stay:
+//! a backend that fails its asks at once would look like one with places that come free soon.
 
 use crate::time::{Span, Time};
 
@@ -11,7 +12,7 @@ const ENDS: u32 = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turnover {
-    /// How many asks have ended, as far as the mean needs to know.
+    /// How many asks have been served, as far as the mean needs to know.
     ends: u32,
     /// The mean time of an ask at the backend, in nanoseconds.
     stay: u64,
@@ -31,7 +32,7 @@ impl Turnover {
         self.at = now;
     }
 
-    /// One of the asks in flight ends.
+    /// One of the asks in flight has been served.
     pub(crate) fn ended(&mut self, in_flight: u32, now: Time) {
         self.pass(in_flight, now);
         self.ends = (self.ends + 1).min(ENDS);

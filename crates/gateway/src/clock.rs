@@ -4,15 +4,20 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use flow::{Span, Time};
+use rustix::time::{ClockId, clock_gettime};
 use store::Moment;
 
 use crate::steady_date::{Clocks, SteadyDate};
 
-/// When the process read the clocks first, and the date since then.
-static DATE: LazyLock<(Instant, SteadyDate)> = LazyLock::new(|| {
-    let began = now();
-    (began, SteadyDate::new(clocks(began)))
-});
+/// The date since the process read the clocks first.
+static DATE: LazyLock<SteadyDate> = LazyLock::new(|| SteadyDate::new(clocks()));
+
+/// The monotonic clock that goes on while the machine is suspended. On Linux `Instant` stands still
+/// meanwhile, so each suspension would look like a jump of the system's clock.
+#[cfg(target_os = "linux")]
+const SINCE_BOOT: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const SINCE_BOOT: ClockId = ClockId::Monotonic;
 
 /// The time since the process started, for the core.
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +70,12 @@ pub(crate) fn since_epoch() -> Duration {
 
 /// The seconds since 1970 for quotas and accounts: without jumps of the system's clock.
 pub(crate) fn date_secs() -> u64 {
-    let (began, date) = &*DATE;
-    date.secs(clocks(*began))
+    DATE.secs(clocks())
 }
 
-fn clocks(began: Instant) -> Clocks {
-    Clocks { monotonic: began.elapsed().as_secs(), system: since_epoch().as_secs() }
+fn clocks() -> Clocks {
+    let monotonic = u64::try_from(clock_gettime(SINCE_BOOT).tv_sec).unwrap_or_default();
+    Clocks { monotonic, system: since_epoch().as_secs() }
 }
 
 /// The time since 1970 for deadlines that outlive the process, such as those of batches.
@@ -81,4 +86,21 @@ pub(crate) fn moment() -> Moment {
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel counts its uptime with the time in which the machine was suspended.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn x05_the_clock_of_the_date_goes_on_while_the_machine_is_suspended() {
+        let uptime = || {
+            let text = std::fs::read_to_string("/proc/uptime").unwrap();
+            text.split('.').next().unwrap().parse::<u64>().unwrap()
+        };
+        let (before, monotonic, after) = (uptime(), clocks().monotonic, uptime());
+        assert!((before..=after).contains(&monotonic), "{before} to {after} s: {monotonic} s");
+    }
 }

@@ -49,6 +49,10 @@ pub use sqlite::{SqliteStore, ledger};
 pub use usage::{UsageAmounts, UsageKey, UsageQuery, UsageStore, UsedTokens};
 
 use std::pin::Pin;
+use std::time::Duration;
+
+/// The longest lease in Pub/Sub, which extends the deadline of an acknowledgement by no more.
+pub const PUBSUB_LEASE_MAX: Duration = Duration::from_secs(600);
 
 /// The future that every fallible verb of a store returns.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;

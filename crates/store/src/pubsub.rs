@@ -38,14 +38,13 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 use self::calls::Calls;
 pub use self::calls::{CallError, CallFuture, PubSubCalls};
 use self::held::Held;
-use self::settings::LEASE_MAX;
 pub use self::settings::{PubSubQueue, PubSubSettings};
 use crate::error::{ErrorKind, StoreError};
 use crate::message::{Message, Outcome, StoredResult};
 use crate::moment::Moment;
 use crate::{
-    Claim, ClaimRef, ClaimRequest, DeadLetter, Depth, Lane, Membership, Receipt, Reclaimed,
-    Redriven, Release, Selection, Standing, Store, StoreFuture,
+    Claim, ClaimRef, ClaimRequest, DeadLetter, Depth, Lane, Membership, PUBSUB_LEASE_MAX, Receipt,
+    Reclaimed, Redriven, Release, Selection, Standing, Store, StoreFuture,
 };
 
 /// Queues in Pub/Sub.
@@ -89,7 +88,7 @@ impl PubSubStore {
             (queue.name.clone(), made)
         };
         let queues = settings.queues.iter().map(queue).collect();
-        let lease = settings.lease.min(LEASE_MAX);
+        let lease = settings.lease.min(PUBSUB_LEASE_MAX);
         Arc::new(Self {
             calls: Calls(calls),
             settings: PubSubSettings { lease, ..settings },
@@ -124,7 +123,7 @@ impl PubSubStore {
         ack_ids: &[String],
         lease: Duration,
     ) -> Result<Vec<String>, StoreError> {
-        let seconds = lease.min(LEASE_MAX).as_millis().div_ceil(1000).max(1);
+        let seconds = lease.min(PUBSUB_LEASE_MAX).as_millis().div_ceil(1000).max(1);
         self.extend_by(queue, ack_ids, i32::try_from(seconds).unwrap_or(i32::MAX)).await
     }
 

@@ -74,10 +74,11 @@ impl Controller {
         };
         self.counters.bypassed += 1;
         self.grant(slot, route, None);
-        if self.is_reserving() || self.look_again.is_some() {
-            // A small ask lowers the mean size, so that more asks may have room. Asks that wait for
-            // a cache may find their prompt where this one went.
-            self.dispatch(self.supply.pools[pool as usize].domain, now);
+        // A small ask lowers the mean size, so that more asks may have room. Asks that wait for a
+        // cache may find their prompt where this one went.
+        let domain = self.supply.pools[pool as usize].domain;
+        if self.is_reserving() || !blocks.is_empty() && self.holds_for_cache(domain) {
+            self.dispatch(domain, now);
         }
         Verdict::Granted { ticket, backend: self.supply.backends[route.backend as usize].id }
     }

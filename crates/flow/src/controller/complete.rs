@@ -34,6 +34,11 @@ impl Controller {
             Usage::Unknown => self.unconfirmed_cost(slot),
         };
         self.true_up(slot, cost, now);
+        if usage != Usage::Cost(0) {
+            // Otherwise places would seem to come free soon at a backend that fails asks at once.
+            let at = &mut self.supply.backends[self.asks[slot].backend as usize];
+            at.turnover.ended(at.in_flight_total(), now);
+        }
         self.finish(slot, now);
         Ok(())
     }

@@ -141,6 +141,14 @@ impl Controller {
         full.filter_map(worth).max_by_key(|delay| delay.until)
     }
 
+    /// Whether a fair queue of a domain is passed over because its asks wait for a cache.
+    pub(super) fn holds_for_cache(&self, domain: u32) -> bool {
+        let mut pools = self.supply.domains[domain as usize].iter();
+        pools.any(|&pool| {
+            self.fair_queues[pool as usize].iter().any(|fair| fair.held_since.is_some())
+        })
+    }
+
     /// An ask whose turn has come waits for a cache.
     pub(super) fn begins_cache_wait(&mut self, slot: u32, wait: CacheWait) {
         if let Some(kept) = self.prompts.get_mut(slot as usize) {

@@ -75,13 +75,17 @@ impl Controller {
             return Vec::new();
         }
         let backend = |at: u32| &self.supply.backends[at as usize];
-        let held = |at: &u32| backend(*at).prefixes.held_of(input.blocks.hashes());
-        let Some(most) = members.iter().filter(|at| usable(at)).map(held).max() else {
-            return Vec::new();
-        };
         let has_headroom = |at: u32| backend(at).ready && backend(at).auto.has_headroom();
-        let is_warmer = |&at: &u32| has_headroom(at) && !self.defers(at, model) && held(&at) > most;
-        members.iter().copied().filter(is_warmer).collect()
+        let is_closed = |at: &u32| !usable(at) && has_headroom(*at) && !self.defers(*at, model);
+        let mut closed: Vec<u32> = members.iter().copied().filter(is_closed).collect();
+        if closed.is_empty() {
+            // Otherwise each critical ask would look its prompt up twice at every backend.
+            return closed;
+        }
+        let held = |at: &u32| backend(*at).prefixes.held_of(input.blocks.hashes());
+        let most = members.iter().filter(|at| usable(at)).map(held).max();
+        closed.retain(|at| most.is_some_and(|most| held(at) > most));
+        closed
     }
 
     /// Whether a backend has room for an ask of a flow, and takes its model now.

@@ -3,8 +3,8 @@
 
 use super::fixture::{Fixture, MODEL, backend, limited_to, prompt};
 use crate::{
-    Ask, BANDS, BackendId, Band, EngineReading, Event, Eviction, ModelId, Order, Settings, Span,
-    Ticket, Time, Verdict,
+    Ask, BANDS, BackendId, Band, EngineReading, Event, Eviction, ModelId, Order, RequeuePosition,
+    Settings, Span, Ticket, Time, Verdict,
 };
 
 fn millis(millis: u64) -> Span {
@@ -239,6 +239,49 @@ fn c03_an_ask_does_not_wait_for_a_place_that_does_not_come_free_in_time() {
     let ask = fixture.ask("flow");
     for at in [BackendId(0), BackendId(1)] {
         assert_eq!(granted(offer(&mut fixture, ask, 6400)).1, at);
+    }
+}
+
+/// C03: asks that were not served do not tell how soon a place comes free.
+#[test]
+fn c03_asks_that_fail_at_once_make_no_place_look_near() {
+    let ends: [fn(&mut Fixture, Ticket); 4] = [
+        |fixture, ticket| fixture.settle(ticket, 0),
+        |fixture, ticket| _ = fixture.gate.cancel(ticket, fixture.now).unwrap(),
+        |fixture, ticket| {
+            fixture.gate.moved(ticket, BackendId(1), fixture.now).unwrap();
+            fixture.settle(ticket, 1);
+        },
+        |fixture, ticket| {
+            fixture.gate.requeue(ticket, RequeuePosition::Back, fixture.now).unwrap();
+            fixture.settle(ticket, 0);
+        },
+    ];
+    for (at, end) in ends.into_iter().enumerate() {
+        let settings = Settings { bounds: limited_to(1.0).bounds, ..delays(10_000) };
+        let settings = Settings { cache_reorder: 4, ..settings };
+        let backends = [backend(0, &[MODEL.0, 3]), backend(1, &[MODEL.0])];
+        let mut fixture = Fixture::with(settings, &backends);
+        let warm = |fixture: &mut Fixture| {
+            let ask = fixture.ask("flow");
+            let (ticket, backend) = granted(offer(fixture, ask, 6400));
+            assert_eq!(backend, BackendId(0));
+            ticket
+        };
+        for _ in 0..2 {
+            let ticket = warm(&mut fixture);
+            fixture.pass(millis(900));
+            fixture.settle(ticket, 1);
+        }
+        for _ in 0..20 {
+            let ask = Ask { model: ModelId(3), ..fixture.ask("flow") };
+            let ticket = granted(fixture.offer(ask)).0;
+            end(&mut fixture, ticket);
+        }
+        warm(&mut fixture);
+        let ask = fixture.ask("flow");
+        let verdict = offer(&mut fixture, ask, 6400);
+        assert!(matches!(verdict, Verdict::Granted { .. }), "end {at}: 900 ms as before");
     }
 }
 

@@ -301,6 +301,10 @@ impl Reference {
             Usage::Cost(cost) => self.recharge(at, cost.min(COST_MAX) as u32),
             Usage::Unknown => self.take_refund_back(at),
         }
+        if usage != Usage::Cost(0) {
+            let backend = self.asks[at].backend.expect("it is in flight");
+            self.places.backends[backend].changes(true, self.clock);
+        }
         self.finish(at);
         Ok(())
     }

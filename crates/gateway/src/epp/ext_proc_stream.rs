@@ -96,7 +96,6 @@ impl ExtProcStream {
         };
         let bodies = head.bodies;
         let received = rest.body.len();
-        record.bytes_in = received as u64;
         let read = self.request((head, caller), record, mem::take(&mut rest.body));
         let Some((mut request, body)) = read.await else { return Ok(()) };
         if request.intent.decoded {

@@ -1,4 +1,4 @@
-//! The choice of a backend as log lines. Three They have the format of an existing Ollama proxy,
+//! The choice of a backend as log lines. Three of them have the format of an existing Ollama proxy,
 //! because operators of that proxy search logs for the first words of these lines.
 
 use flow::{BANDS, UrgencyTerms};

@@ -91,6 +91,12 @@ impl HistogramSnapshot {
         self.sum_secs += more.sum_secs;
         self
     }
+
+    /// The sum of histograms.
+    pub(super) fn of_all(histograms: &[Histogram]) -> Self {
+        let none = Self { up_to: [0; STEPS.len()], count: 0, sum_secs: 0.0 };
+        histograms.iter().fold(none, |sum, more| sum.plus(&more.read()))
+    }
 }
 
 // === impl Histogram ===
@@ -127,20 +133,6 @@ impl Histogram {
         let up_to = std::array::from_fn(|_| running.next().unwrap_or_default());
         running.for_each(drop);
         HistogramSnapshot { up_to, count, sum_secs: self.sum.load(Relaxed) as f64 / 1e6 }
-    }
-}
-
-// === impl HistogramSnapshot ===
-
-impl HistogramSnapshot {
-    /// The sum of histograms.
-    pub(super) fn of_all(histograms: &[Histogram]) -> Self {
-        let none = Self { up_to: [0; STEPS.len()], count: 0, sum_secs: 0.0 };
-        histograms.iter().map(Histogram::read).fold(none, |sum, more| Self {
-            up_to: std::array::from_fn(|at| sum.up_to[at] + more.up_to[at]),
-            count: sum.count + more.count,
-            sum_secs: sum.sum_secs + more.sum_secs,
-        })
     }
 }
 

@@ -123,8 +123,13 @@ impl ModelCounters {
 
     /// A request without a wait has ended: its outcome may be that it could not wait.
     fn count_push_error(&self, outcome: &str) {
-        let at = PUSH_ERRORS.iter().position(|&error| error == outcome);
-        at.into_iter().for_each(|at| _ = self.push_errors[at].fetch_add(1, Relaxed));
+        self.push_errors_of(outcome).into_iter().for_each(|count| _ = count.fetch_add(1, Relaxed));
+    }
+
+    /// Those that could not be queued for this reason, if it is one.
+    pub(super) fn push_errors_of(&self, outcome: &str) -> Option<&AtomicU64> {
+        let mut errors = PUSH_ERRORS.into_iter().zip(&self.push_errors);
+        errors.find(|&(error, _)| error == outcome).map(|(_, count)| count)
     }
 
     /// Names the trace of a request that was counted.

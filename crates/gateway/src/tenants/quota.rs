@@ -58,10 +58,10 @@ impl QuotaUse {
     pub(super) fn used_up(&mut self, quotas: Quotas, today: u64) -> Option<Until> {
         self.turn(today);
         if self.is_month_over(quotas) {
-            return Some(Until::Day(calendar::next_month(today)));
+            return Some(Until::Day(calendar::next_month(self.day)));
         }
         if is_over(quotas.day, self.day_tokens) {
-            return Some(Until::Day(today + 1));
+            return Some(Until::Day(self.day + 1));
         }
         let held = |used: u64| used.saturating_add(self.reserved);
         let is_held = is_over(quotas.month, held(self.month_tokens))
@@ -76,7 +76,13 @@ impl QuotaUse {
 
     /// Begins a new day or month. A date that is corrected to an earlier day begins none, but the
     /// quota then ends with that day: otherwise it would be used up until the wrong day is over.
+    ///
+    /// The day before is no correction: a clock that is set back a little around midnight names it
+    /// again, and so does a response that ended just before. The day would begin twice.
     fn turn(&mut self, today: u64) {
+        if today + 1 == self.day {
+            return;
+        }
         if today > self.day {
             self.day_tokens = 0;
         }

@@ -153,6 +153,31 @@ fn x05_a_corrected_date_gives_no_quota_and_keeps_none() {
     assert!(charge(hour(2, 2)).is_err(), "99 and 1 are used on this day");
 }
 
+/// A clock that is set back by minutes passes midnight twice, and a response that ended before
+/// midnight may be settled after one that ended later.
+#[test]
+fn x05_a_day_that_is_named_again_after_midnight_gives_no_second_quota() {
+    let on_quota = OnQuota::Refuse;
+    // The third day is the first of a month.
+    for quotas in [(Some(100), None), (None, Some(100))] {
+        let quotas = Quotas { day: quotas.0, month: quotas.1 };
+        let tenant = Arc::new(Tenant { quotas, on_quota, ..Tenant::clone(&tenant(None, None)) });
+        let limits = limits(&tenant);
+        let charge = |now| limits.charge(&tenant, (1, false), now);
+        charge(hour(1, 23)).unwrap().settle(Some(40), hour(1, 23).secs);
+        let late = charge(hour(2, 0)).unwrap();
+        charge(hour(2, 0)).unwrap().settle(Some(99), hour(2, 0).secs);
+        late.settle(Some(1), hour(1, 23).secs);
+        assert!(charge(hour(2, 0)).is_err(), "100 are used after midnight");
+        let UsedUp::Quota(wait) = charge(hour(1, 23)).unwrap_err() else { panic!("a quota") };
+        let hours = if quotas.day.is_some() { 25 } else { 28 * 24 + 1 };
+        assert_eq!(wait, Span::from_secs(hours * 3600), "until the end of the later day");
+        assert!(charge(hour(2, 0)).is_err(), "the clock passes midnight again");
+        let later = if quotas.day.is_some() { hour(3, 0) } else { hour(30, 0) };
+        assert!(charge(later).is_ok());
+    }
+}
+
 #[test]
 fn x05_requests_that_run_hold_their_estimate_of_a_quota() {
     let quotas = Quotas { day: Some(100), month: None };

@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-/// The longest lease: Pub/Sub extends the deadline of an acknowledgement by no more.
-pub(super) const LEASE_MAX: Duration = Duration::from_secs(600);
-
 /// The project, its topics and its subscriptions. A topic or a subscription is its id, or its whole
 /// name (`projects/…/topics/…`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

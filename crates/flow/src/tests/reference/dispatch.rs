@@ -485,7 +485,7 @@ impl Reference {
         let (band, flow) = (self.band_of(&self.asks[at]).index(), self.flow_of(&self.asks[at]));
         let stock = self.stock_of(at);
         let backend = self.asks[at].backend.take().expect("only asks in flight are released");
-        self.places.backends[backend].changes(true, self.clock);
+        self.places.backends[backend].changes(false, self.clock);
         self.places.backends[backend].in_flight[band] -= 1;
         self.places.backends[backend].stock -= stock;
         self.prompt_left(at, backend, false);

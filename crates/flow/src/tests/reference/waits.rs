@@ -46,13 +46,13 @@ impl Backend {
         self.in_flight.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// An ask comes, or one of the asks in flight leaves.
-    pub(super) fn changes(&mut self, leaves: bool, now: Time) {
+    /// An ask comes, leaves, or has been served.
+    pub(super) fn changes(&mut self, served: bool, now: Time) {
         let passed = now.since(self.waits.at).nanos() * self.total();
         let waits = &mut self.waits;
         waits.since_end += passed;
         waits.at = now;
-        if leaves {
+        if served {
             waits.ends = (waits.ends + 1).min(16);
             waits.stay = waits.stay - waits.stay / waits.ends + waits.since_end / waits.ends;
             waits.since_end = 0;

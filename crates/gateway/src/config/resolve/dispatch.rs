@@ -1,7 +1,8 @@
 //! The section `dispatch`: where batch work waits and how it is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+
+use store::PUBSUB_LEASE_MAX;
 
 use super::batch::BATCH_QUEUE;
 use super::{defaults, gates};
@@ -15,8 +16,6 @@ use crate::upstream::client::BaseUrl;
 /// The gates of queues that name none: where this gateway is the target, and where another is.
 const INSIDE: &str = "gateway";
 const OUTSIDE: &str = "aimd";
-/// The longest lease in Pub/Sub.
-const PUBSUB_LEASE_MAX: Duration = Duration::from_secs(600);
 
 pub(in crate::config) fn dispatch(
     section: &Section<'_>,

@@ -2,10 +2,9 @@
 //!
 //! The metrics of a pool have several names, current and old ones. One expression queries all of
 //! them, so that the values are of one moment, and of each measure the first metric with a sample
-//! counts. Each
-//! value comes with the time of its oldest sample, by the clock of Prometheus: after the loss of a
-//! target, Prometheus repeats its last value, and the time shows the age. A target that is known to
-//! be down has no sample.
+//! counts. Each value comes with the time of its oldest sample, by the clock of Prometheus: after
+//! the loss of a target, Prometheus repeats its last value, and the time shows the age. A target
+//! that is known to be down has no sample.
 //!
 //! If several pickers have samples, the fullest one counts, and their queues are added. If an
 //! expression of the operator gives several samples, the least one counts, and it is as old as the

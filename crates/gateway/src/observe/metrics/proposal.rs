@@ -65,7 +65,8 @@ pub(super) fn write(
     for (names, counters) in all_counters {
         for (error, outcome) in PUSH_ERRORS {
             let [model, target] = labels(names);
-            errors.add(&[model, target, ("error_type", error)], counters.ended_in(outcome));
+            let count = counters.push_errors_of(outcome).map_or(0, |count| count.load(Relaxed));
+            errors.add(&[model, target, ("error_type", error)], count);
         }
     }
     write_state(text, snapshot, bounds);

@@ -176,7 +176,8 @@ fn write_core_counters(text: &mut MetricsText, counters: &Counters) {
 /// Writes what waits for backends that have a prompt cached were worth.
 fn write_cache_waits(text: &mut MetricsText, counters: &Counters) {
     let help = "Seconds that waits for a backend with the prompt in its cache have saved beyond \
-                their own length, and that they were longer than what they saved.";
+                their own length, and that they were longer than what they saved. The length is \
+                measured; what a wait saves is estimated when it begins.";
     let mut family = text.family("cache_wait_seconds_total", MetricType::Counter, help);
     family.add(&[("result", "won")], counters.cache_wait_won.secs_f64());
     family.add(&[("result", "lost")], counters.cache_wait_lost.secs_f64());

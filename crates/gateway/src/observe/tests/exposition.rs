@@ -57,8 +57,12 @@ fn m01_the_format_is_the_one_that_a_client_wants_most() {
     }
 }
 
-/// A gateway with a history: every outcome, names that need escaping, two backends.
 fn eventful() -> String {
+    eventful_with(&ProcessStatus::default())
+}
+
+/// A gateway with a history: every outcome, names that need escaping, two backends.
+fn eventful_with(process: &ProcessStatus) -> String {
     let odd = "odd\"name\\with\nbreaks";
     let named = named(&["gpu-a", "gpu \"b\""], &["llama", odd]);
     let observer = Observer::default();
@@ -94,7 +98,7 @@ fn eventful() -> String {
     let backends = [0, 1].map(|id| BackendSupply::new(flow::BackendId(id), vec![ModelId(id)]));
     core.supply(&backends, Time::ZERO);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    observer.metrics(&snapshot, &named, &ProcessStatus::default(), MetricsFormat::default())
+    observer.metrics(&snapshot, &named, process, MetricsFormat::default())
 }
 
 #[test]
@@ -147,6 +151,16 @@ fn m01_each_ending_is_counted_where_the_source_counts_it() {
     assert_eq!(count("tidegate_requests_total", &["outcome=\"ok\"", "code=\"2xx\""]), 3.0);
     assert_eq!(count("tidegate_tokens_total", &["direction=\"output\"", chat[0]]), 600.0);
     assert_eq!(count("tidegate_backend_attempts_total", &["result=\"full\""]), 1.0);
+}
+
+/// The families of the proposal count the same requests, under its names.
+#[test]
+fn g01_m01_a_request_that_had_been_queued_is_no_push_error() {
+    let proposal = Some(Settings::default().bounds);
+    let samples = parsed(&eventful_with(&ProcessStatus { proposal, ..ProcessStatus::default() }));
+    for error in ["ErrTooManyFlows", "ErrInsufficientFlowCapacity"] {
+        assert_eq!(sum(&samples, "queue_push_errors", &[error]), 1.0, "{error}");
+    }
 }
 
 /// promtool has no complaint: no missing help, no bad name, no wrong unit.
