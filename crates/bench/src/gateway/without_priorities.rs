@@ -43,7 +43,7 @@ const EDITS: [Edit; 12] = [
     },
     Edit {
         file: "crates/gateway/src/ingress.rs",
-        site: "    let bands = (band::stated(&controls, config, fields.tier), \
+        site: "    let bands =\n        (band::stated(&controls, config, fields.tier), \
                resolved.and_then(|found| found.band));\n",
         instead: "",
     },
