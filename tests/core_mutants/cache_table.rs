@@ -309,8 +309,8 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "an ask that was taken back counts as one that was served",
         file: "supply.rs",
-        site: "at.turnover.«pass»(at.in_flight_total(), now);\n        at.in_flight[band] -= 1;",
-        instead: "ended",
+        site: "«at.turnover.pass(at.in_flight_total(), now)»;\n        at.in_flight[band] -= 1;",
+        instead: "at.turnover.ended(at.in_flight_total(), now)",
         noticed_by: "cache_waits::c03_asks_that_fail",
     },
     Mutant {
