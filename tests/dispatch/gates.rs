@@ -93,7 +93,7 @@ fn d02_a_gate_follows_prometheus_and_closes_without_it() {
             let text = dispatcher.page("/dispatch.txt").text();
             assert!(text.contains("unreadable"), "{text}");
             assert_eq!(count(&redis), 1, "it is unknown whether there is room");
-            let log = dispatcher.process.log();
+            let log = dispatcher.process.await_log("the gate cannot be read", 1);
             let line = log.lines().find(|line| line.contains("the gate cannot be read")).unwrap();
             assert!(line.contains("nothing is sent: cannot connect to"), "it says why: {line}");
         }

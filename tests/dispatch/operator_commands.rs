@@ -175,10 +175,7 @@ fn an_unsendable_message_has_a_result_with_the_reason() {
         let words = redrive(which);
         assert!(words.contains("0 dead letters are pending again\n  bare: "), "{words}");
     }
-    eventually("a line in the log", || {
-        let log = fixture.dispatcher.process.log();
-        if log.contains("new dead letters") { Ok(()) } else { Err(log) }
-    });
+    fixture.dispatcher.process.await_log("new dead letters", 1);
 }
 
 #[test]

@@ -72,10 +72,7 @@ fn a_gateway_serves_while_redis_is_unavailable_and_sends_when_it_is_back() {
     let text = gateway.get("/dispatch.txt").text();
     assert!(text.contains("store unavailable") && text.contains("127.0.0.1"), "{text}");
     assert_unavailable(&gateway.get(&format!("/dispatch/dead?queue={QUEUE}")));
-    eventually("logged", || {
-        let log = gateway.process.log();
-        if log.contains("Redis") { Ok(()) } else { Err(log) }
-    });
+    gateway.process.await_log("Redis", 1);
     redis.restart();
     submit(&redis, "later", unix() + 600);
     assert_eq!(await_results(&redis, 1)[0]["status_code"], 200);
@@ -174,17 +171,10 @@ fn the_settings_of_redis_are_checked_after_an_operator_corrects_it() {
     let backend = Backend::start(|_| ScriptedResponse::ok());
     let sections = config(QUICK, "\"open\"", &redis, backend.address());
     let dispatcher = Dispatcher::start(&sections.replace("redis://", "redis://bob:secret@"));
-    let await_words = |words: &str| {
-        eventually(words, || match dispatcher.process.log() {
-            log if log.contains(words) => Ok(()),
-            log => Err(log),
-        });
-    };
     redis.restart();
-    await_words("Redis does not match the configuration");
+    dispatcher.process.await_log("Redis does not match the configuration", 1);
     redis.call(&["ACL", "SETUSER", "bob", "on", ">secret", "~*", "&*", "+@all"]);
-    await_words("appendonly no");
-    let log = dispatcher.process.log();
+    let log = dispatcher.process.await_log("appendonly no", 1);
     assert_eq!(log.matches("does not match the configuration").count(), 1, "{log}");
 }
 
@@ -200,10 +190,7 @@ fn d07_a_response_during_an_outage_of_redis_is_stored_when_it_is_back() {
     fixture.backend.await_running(1);
     fixture.redis.kill();
     fixture.backend.open();
-    eventually("a response that waits", || {
-        let log = fixture.dispatcher.process.log();
-        if log.contains("a result waits for the store") { Ok(()) } else { Err(log) }
-    });
+    fixture.dispatcher.process.await_log("a result waits for the store", 1);
     fixture.redis.restart();
     assert_eq!(await_results(&fixture.redis, 1)[0]["status_code"], 200);
     assert_eq!(fixture.backend.seen().len(), 1, "the request was sent once");
@@ -227,10 +214,8 @@ fn an_unreachable_target_is_logged_once_with_its_reason() {
     assert!(why.contains("refused"), "{queue}");
     let text = dispatcher.page("/dispatch.txt").text();
     assert!(text.contains(&format!("the target refuses requests: {why}")), "{text}");
-    eventually("logged once", || {
-        let log = dispatcher.process.log();
-        if log.matches("the target refuses messages").count() == 1 { Ok(()) } else { Err(log) }
-    });
+    let log = dispatcher.process.await_log("the target refuses messages", 1);
+    assert_eq!(log.matches("the target refuses messages").count(), 1, "{log}");
 }
 
 #[test]

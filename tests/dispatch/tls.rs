@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::fixture::{Dispatcher, QUEUE, QUICK, await_results, config, submit, unix};
 use crate::support::redis::kept_port;
 use crate::support::tls::Authority;
-use crate::support::{Backend, Redis, eventually, fresh_file};
+use crate::support::{Backend, Redis, fresh_file};
 
 /// The options of servers that speak TLS, and the file with the issuer of their certificate.
 fn tls_options() -> (Vec<String>, PathBuf) {
@@ -73,11 +73,7 @@ fn x04_d01_a_redis_with_an_unknown_issuer_is_refused_with_a_hint() {
     let (redis, port, _) = redis_with_tls();
     let backend = Backend::quick();
     let dispatcher = Dispatcher::start(&with_tls(&redis, port, "", &backend));
-    eventually("told", || {
-        let log = dispatcher.process.log();
-        let told = log.contains("name the certificate of its issuer in ca_file");
-        if told { Ok(()) } else { Err(log) }
-    });
+    dispatcher.process.await_log("name the certificate of its issuer in ca_file", 1);
     submit(&redis, "one", unix() + 600);
     assert!(backend.seen().is_empty());
 }

@@ -111,10 +111,7 @@ fn x02_x05_without_the_right_to_review_tokens_the_pages_stay_closed() {
     refused.refused(503, "review_unavailable");
     let why = "the service account may not create tokenreviews: its role lacks the verb create";
     assert!(refused.text().contains(why), "{}", refused.text());
-    eventually("logged", || match picker.log() {
-        log if log.contains(why) => Ok(()),
-        log => Err(log),
-    });
+    picker.await_log(why, 1);
     // The right that is given later counts at once.
     api.allow_all();
     assert_eq!(ask(at_home(&picker), &metrics).status, 200);

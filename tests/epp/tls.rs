@@ -8,7 +8,7 @@ use crate::support::envoy::FREE;
 use crate::support::gateway::{config, fresh_file};
 use crate::support::tls::{Authority, KeyedCertificate};
 use crate::support::wait::BOUND;
-use crate::support::{Backend, Gateway, Picker, Recipe, chat, eventually};
+use crate::support::{Backend, Gateway, Picker, Recipe, chat};
 
 fn backend_config(sections: &str, backend: SocketAddr) -> String {
     config(sections, &[("one", backend)])
@@ -60,10 +60,7 @@ fn x04_x02_envoy_checks_the_certificate_of_a_folder_and_its_renewal() {
     assert_eq!(picker.ask(&chat("m")).status, 200);
     // An open connection stays, and a new one gets the new certificate, which Envoy does not trust.
     write(&certificates, &Authority::new("other").issue(&["picker.example"]));
-    eventually("renewed", || {
-        let log = picker.gateway.process.log();
-        if log.contains("the certificates were read again") { Ok(()) } else { Err(log) }
-    });
+    picker.gateway.process.await_log("the certificates were read again", 1);
     assert_eq!(picker.ask(&chat("m")).status, 200);
     write(&certificates, &authority.issue(&["picker.example"]));
     picker.envoy.kill();

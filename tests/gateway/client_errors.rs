@@ -73,6 +73,6 @@ fn m03_a_priority_that_does_not_exist_is_counted_and_told_once() {
         let text = note.and_then(|note| note["text"].as_str()).unwrap_or_default();
         if text.contains("\"urgent\"") { Ok(()) } else { Err(page.to_string()) }
     });
-    let told = gateway.process.log().matches("names no band").count();
-    assert_eq!(told, 1, "{}", gateway.process.log());
+    let log = gateway.process.await_log("names no band", 1);
+    assert_eq!(log.matches("names no band").count(), 1, "{log}");
 }

@@ -22,14 +22,6 @@ fn gateway_on(bus: &MessageBus, sections: &str, backends: &[(&str, &Backend)]) -
     gateway
 }
 
-/// Waits until the gateway has logged this text so many times.
-fn await_log(gateway: &Gateway, text: &str, times: usize) {
-    eventually("logged", || match gateway.process.log() {
-        log if log.matches(text).count() >= times => Ok(()),
-        log => Err(log),
-    });
-}
-
 fn waiting_by_band(gateway: &Gateway) -> Value {
     gateway.get("/health").json()["queue"]["waiting"].clone()
 }
@@ -39,7 +31,7 @@ fn r08_the_bus_shows_the_values_of_the_pages_under_load() {
     let bus = MessageBus::start();
     let (one, two) = (Backend::held(), Backend::held());
     let gateway = gateway_on(&bus, TWO, &[("one", &one), ("two", &two)]);
-    await_log(&gateway, SHOWN, 1);
+    gateway.process.await_log(SHOWN, 1);
     let mut calls = Vec::new();
     for (count, band) in ["critical", "high", "normal", "best-effort"].into_iter().enumerate() {
         calls.push(gateway.send(&chat("m").priority(band)));
@@ -78,7 +70,7 @@ fn r08_a_backends_state_is_that_of_its_page() {
     let (one, two) = (Backend::quick(), Backend::quick());
     let traits = "[health]\ninterval = \"100ms\"\n";
     let gateway = gateway_on(&bus, traits, &[("one", &one), ("two", &two)]);
-    await_log(&gateway, SHOWN, 1);
+    gateway.process.await_log(SHOWN, 1);
     assert_eq!(gateway.ask(&chat("m")).status, 200);
     two.set_healthy(false);
     eventually("unready", || match gateway.backend("two")["ready"] == false {
@@ -114,7 +106,7 @@ fn r08_the_numbers_of_one_reply_belong_together() {
     let bus = MessageBus::start();
     let (one, two) = (Backend::quick(), Backend::quick());
     let gateway = gateway_on(&bus, ONE, &[("one", &one), ("two", &two)]);
-    await_log(&gateway, SHOWN, 1);
+    gateway.process.await_log(SHOWN, 1);
     let mut busy = 0;
     for _ in 0..40 {
         let calls: Vec<_> = (0..20).map(|_| gateway.send(&chat("m"))).collect();
@@ -148,7 +140,7 @@ fn r08_asking_a_thousand_times_changes_no_number() {
     let backend = Backend::held();
     let patient = format!("[queue]\nqueue_ttl = \"1h\"\n{ONE}");
     let gateway = gateway_on(&bus, &patient, &[("one", &backend)]);
-    await_log(&gateway, SHOWN, 1);
+    gateway.process.await_log(SHOWN, 1);
     let mut calls = vec![gateway.send(&chat("m"))];
     backend.await_running(1);
     calls.push(gateway.enqueue(&chat("m"), 0));
@@ -182,9 +174,9 @@ fn r08_without_a_bus_the_gateway_logs_it_once_and_serves() {
     let mut bus = MessageBus::absent();
     let backend = Backend::quick();
     let gateway = gateway_on(&bus, "", &[("one", &backend)]);
-    await_log(&gateway, "DBUS_SESSION_BUS_ADDRESS", 1);
+    gateway.process.await_log("DBUS_SESSION_BUS_ADDRESS", 1);
+    gateway.process.await_log("dbus.enabled = false", 1);
     assert_eq!(gateway.ask(&chat("m")).status, 200);
-    assert!(gateway.process.log().contains("dbus.enabled = false"), "{}", gateway.process.log());
     // A socket that closes each connection at once, so that attempts can be counted.
     let rude = UnixListener::bind(bus.socket()).unwrap();
     rude.set_nonblocking(true).unwrap();
@@ -193,8 +185,7 @@ fn r08_without_a_bus_the_gateway_logs_it_once_and_serves() {
     }
     drop(rude);
     bus.appear();
-    await_log(&gateway, SHOWN, 1);
-    let log = gateway.process.log();
+    let log = gateway.process.await_log(SHOWN, 1);
     let told = log.matches("services are not on the session bus").count();
     assert!(told <= 3, "absent, rude, perhaps absent again: {log}");
 }
@@ -205,14 +196,14 @@ fn r08_a_bus_that_dies_and_comes_back_is_found_again() {
     let backend = Backend::quick();
     let gateway = gateway_on(&bus, "", &[("one", &backend)]);
     for round in 1..=2 {
-        await_log(&gateway, SHOWN, round);
+        gateway.process.await_log(SHOWN, round);
         assert_eq!(bus.call("Routing", &["GetQueueDepths"]), [json!({"one": 0})]);
         bus.vanish();
-        await_log(&gateway, "the session bus has gone", round);
+        gateway.process.await_log("the session bus has gone", round);
         assert_eq!(gateway.ask(&chat("m")).status, 200);
         bus.appear();
     }
-    await_log(&gateway, SHOWN, 3);
+    gateway.process.await_log(SHOWN, 3);
 }
 
 #[test]
@@ -220,10 +211,10 @@ fn r08_a_taken_name_is_logged_and_acquired_when_it_is_free() {
     let bus = MessageBus::start();
     let (one, two) = (Backend::quick(), Backend::quick());
     let first = gateway_on(&bus, "", &[("one", &one)]);
-    await_log(&first, SHOWN, 1);
+    first.process.await_log(SHOWN, 1);
     let second = gateway_on(&bus, "", &[("two", &two)]);
-    await_log(&second, SHOWN, 1);
-    await_log(&second, "ie.fio.OllamaProxy.Routing is taken on the session bus", 1);
+    second.process.await_log(SHOWN, 1);
+    second.process.await_log("ie.fio.OllamaProxy.Routing is taken on the session bus", 1);
     assert_eq!(second.ask(&chat("m")).status, 200);
     assert_eq!(bus.call("Routing", &["GetQueueDepths"]), [json!({"one": 0})]);
     drop(first);
@@ -242,7 +233,7 @@ fn r08_a_silent_bus_delays_no_request() {
     let backend = Backend::quick();
     let mut gateway = gateway_on(&bus, "", &[("one", &backend)]);
     assert_eq!(gateway.ask(&chat("m")).status, 200);
-    await_log(&gateway, "no response within 5 s", 1);
+    gateway.process.await_log("no response within 5 s", 1);
     assert_eq!(gateway.ask(&chat("m")).status, 200);
     gateway.process.signal("TERM");
     assert!(gateway.process.exit().success());
@@ -278,14 +269,16 @@ fn r08_the_system_bus_needs_the_policy_in_the_document() {
     let config = config(&format!("{ON}bus = \"system\"\n"), &[("one", backend.address())]);
     let gateway = Gateway::launch_in(&config, &[("DBUS_SYSTEM_BUS_ADDRESS", &bus.address())]);
     gateway.await_ready(1);
-    await_log(&gateway, "does not let this user have the name ie.fio.OllamaProxy.Backends", 1);
+    gateway
+        .process
+        .await_log("does not let this user have the name ie.fio.OllamaProxy.Backends", 1);
     bus.vanish();
     let document = include_str!("../../docs/GATEWAY.md");
     let (_, policy) = document.split_once("```xml\n<busconfig>\n").unwrap();
     let (policy, _) = policy.split_once("</busconfig>").unwrap();
     let user = run(std::process::Command::new("id").arg("-un"));
     bus.appear_as(&system_rules(&policy.replace("tidegate", user.trim())));
-    await_log(&gateway, "services are on the system bus", 1);
+    gateway.process.await_log("services are on the system bus", 1);
     assert_eq!(bus.call("Routing", &["GetQueueDepths"]), [json!({"one": 0})]);
 }
 
@@ -295,7 +288,7 @@ fn r08_the_commands_in_the_document_work() {
     let bus = MessageBus::start();
     let backend = Backend::quick();
     let gateway = gateway_on(&bus, "", &[("gpu-a", &backend)]);
-    await_log(&gateway, SHOWN, 1);
+    gateway.process.await_log(SHOWN, 1);
     let document = include_str!("../../docs/GATEWAY.md").replace("\\\n", "");
     let mut count = 0;
     for (command, shown) in document.lines().zip(document.lines().skip(1)) {

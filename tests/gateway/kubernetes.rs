@@ -178,10 +178,7 @@ fn x02_a_missing_role_is_told_and_the_last_list_is_kept() {
     api.put("pods", pod("pod-1", servers[1].address()));
     let said = told(&gateway, "may not list pods in the namespace models");
     assert!(said.contains("tidegate explain discovery_failing"), "{said}");
-    eventually("logged", || match gateway.process.log() {
-        log if log.contains("its role lacks the verb list for pods") => Ok(()),
-        log => Err(log),
-    });
+    gateway.process.await_log("its role lacks the verb list for pods", 1);
     assert_eq!(gateway.ask(&chat("m")).status, 200, "the last known pod is served");
     api.allow_all();
     gateway.await_ready(2);
@@ -222,11 +219,7 @@ fn x02_m03_an_empty_pool_and_a_wrong_rewrite_are_told_by_name() {
     let drained = |pod: &mut Value| pod["status"]["conditions"][0]["status"] = "False".into();
     api.change("pods", "pod-0", drained);
     await_state(&gateway, "pod-0", Some("draining"));
-    let cause = "the backend gets no new requests backend=pod-0";
-    eventually("logged", || match gateway.process.log() {
-        log if log.contains(cause) => Ok(()),
-        log => Err(log),
-    });
+    gateway.process.await_log("the backend gets no new requests backend=pod-0", 1);
     api.delete("pods", "pod-0");
     told(
         &gateway,
@@ -390,10 +383,7 @@ fn o05_a_drained_backend_finishes_its_streams_and_gets_nothing_new() {
     let output = waiting.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.ends_with("one is drained: it has no request\n"));
-    eventually("said", || match gateway.process.log() {
-        log if log.contains("drained: the backend has no request any more") => Ok(()),
-        log => Err(log),
-    });
+    gateway.process.await_log("drained: the backend has no request any more", 1);
 }
 
 #[test]

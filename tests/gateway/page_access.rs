@@ -7,7 +7,7 @@ use crate::support::call::Response;
 use crate::support::gateway::{config, fresh_file};
 use crate::support::keys::Keys;
 use crate::support::own_address::own_address;
-use crate::support::{Backend, Call, HttpRequest, Process, eventually};
+use crate::support::{Backend, Call, HttpRequest, Process};
 
 /// A gateway on all addresses, with one backend of the name `one`.
 struct Wide {
@@ -68,10 +68,7 @@ fn x05_o05_another_machine_changes_nothing_without_a_key() {
         let drained = post(wide.at_home(), "/backends/one/drain");
         assert_eq!(drained.json()["state"], "draining", "{}", drained.text());
         let expected = "a change there, such as a drain, needs an admin key";
-        eventually("logged", || match wide.process.log() {
-            log if log.contains(expected) => Ok(()),
-            log => Err(log),
-        });
+        wide.process.await_log(expected, 1);
     }
 }
 

@@ -41,10 +41,7 @@ fn x03_clients_take_no_more_files_than_the_process_may_open() {
     let gateway = limited("-n 256", sections, &backend);
     let [door, pages] = [gateway.addresses()[0], gateway.addresses()[1]];
     let told = "few connections of clients fit";
-    eventually("told once", || match gateway.log() {
-        log if log.matches(told).count() == 1 => Ok(()),
-        log => Err(log),
-    });
+    gateway.await_log(told, 1);
     let status = Call::open(pages, &HttpRequest::get("/status").bytes()).finish().json();
     assert_eq!(status["connections"]["open_files_max"], 256);
     let most = status["connections"]["most"].as_u64().unwrap() as usize;
@@ -63,6 +60,7 @@ fn x03_clients_take_no_more_files_than_the_process_may_open() {
     }
     let log = gateway.log();
     assert!(!log.contains("not accepted"), "{log}");
+    assert_eq!(log.matches(told).count(), 1, "{log}");
 }
 
 /// The bodies of waiting requests would be larger than the memory that the process may use.

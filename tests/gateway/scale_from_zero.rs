@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::gateway::{CONFIGURED, TWO};
-use crate::support::{Backend, Call, Gateway, Picker, Recipe, ScriptedResponse, chat, eventually};
+use crate::support::{Backend, Call, Gateway, Picker, Recipe, ScriptedResponse, chat};
 
 const CLIENTS: usize = 20;
 
@@ -74,10 +74,7 @@ fn o06_a_wake_hook_that_hangs_or_fails_loses_no_request() {
         let calls: Vec<Call> = (0..CLIENTS).map(|_| gateway.send(&chat("m"))).collect();
         gateway.await_depth(CLIENTS);
         hook.await_seen(2);
-        eventually("told", || match gateway.process.log() {
-            log if log.contains("attempt=2") => Ok(()),
-            log => Err(log),
-        });
+        gateway.process.await_log("attempt=2", 1);
         gateway.list(&[&backend]);
         assert!(calls.into_iter().all(|call| call.finish().status == 200));
         assert_eq!(hook.seen().len(), 2, "a bounded number of calls");

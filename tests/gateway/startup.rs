@@ -157,8 +157,6 @@ fn a_gateway_that_is_its_own_backend_sends_itself_nothing() {
     ask(&chat("m")).refused(503, "queue_timeout");
     let metrics = Metrics::read(&ask(&HttpRequest::get("/metrics")).text());
     assert_eq!(metrics.sum("tidegate_offers_total"), 1.0);
-    eventually("logged", || {
-        let log = process.log();
-        if log.matches("is this gateway").count() == 3 { Ok(()) } else { Err(log) }
-    });
+    let log = process.await_log("is this gateway", 3);
+    assert_eq!(log.matches("is this gateway").count(), 3, "{log}");
 }

@@ -9,14 +9,6 @@ use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat, even
 
 const TENANT: &str = "[[tenants]]\nname = \"alpha\"\n";
 
-/// Waits until the log has these words.
-fn await_log(gateway: &Gateway, words: &str) {
-    eventually(words, || {
-        let log = gateway.process.log();
-        if log.contains(words) { Ok(()) } else { Err(log) }
-    });
-}
-
 #[test]
 fn x05_a_file_without_its_tenants_does_not_open_the_gateway() {
     let (keys, backend) = (Keys::new(), Backend::quick());
@@ -25,7 +17,7 @@ fn x05_a_file_without_its_tenants_does_not_open_the_gateway() {
     let gateway = Gateway::launch(&format!("{open}{TENANT}"));
     assert_eq!(gateway.ask(&chat("m")).status, 401);
     gateway.rewrite(&open);
-    await_log(&gateway, "there are no tenants any more");
+    gateway.process.await_log("there are no tenants any more", 1);
     assert_eq!(gateway.ask(&chat("m")).status, 401);
 }
 
@@ -105,7 +97,7 @@ fn x05_a_named_pipe_in_place_of_the_key_file_stops_no_reload() {
     fs::copy(keys.file(), &kept).unwrap();
     run(std::process::Command::new("mkfifo").arg(&pipe));
     fs::rename(&pipe, keys.file()).unwrap();
-    await_log(&gateway, "is not a regular file");
+    gateway.process.await_log("is not a regular file", 1);
     assert_eq!(gateway.ask(&chat("m").key(&first)).status, 200);
     fs::rename(&kept, keys.file()).unwrap();
     let second = keys.tenant("alpha", "b");
@@ -183,8 +175,7 @@ fn x05_a_backend_that_refuses_the_key_of_the_gateway_is_told_to_the_operator_onc
         assert_eq!(gateway.ask(&chat("m").key("of-the-client")).status, 401);
     }
     let told = "answered 401 Unauthorized to the key that the gateway sends";
-    await_log(&gateway, told);
-    let log = gateway.process.log();
+    let log = gateway.process.await_log(told, 1);
     assert_eq!(log.matches(told).count(), 1, "{log}");
     assert!(!log.contains("old-secret"), "{log}");
     // Without a key of the gateway, the key is that of the client.

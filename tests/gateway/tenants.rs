@@ -105,12 +105,9 @@ fn x05_a_changed_key_file_takes_effect_without_a_restart() {
     // A broken file changes nothing, and the log names the line but not its text.
     let good = fs::read_to_string(keys.file()).unwrap();
     fs::write(keys.file(), format!("{good}tg-secret\n")).unwrap();
-    eventually("told", || {
-        let log = gateway.process.log();
-        let told = log.contains("was not reloaded") && log.contains("has line 4");
-        if told { Ok(()) } else { Err(log) }
-    });
-    assert!(!gateway.process.log().contains("tg-secret"));
+    gateway.process.await_log("was not reloaded", 1);
+    let log = gateway.process.await_log("has line 4", 1);
+    assert!(!log.contains("tg-secret"));
     await_status(&second, 200);
     // Without its line a key has ended.
     let lines: Vec<&str> = good.lines().filter(|line| !line.ends_with("first")).collect();

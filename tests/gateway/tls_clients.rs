@@ -154,11 +154,7 @@ fn x04_certificates_are_replaced_without_dropping_a_connection() {
     backend.await_held(1);
     backend.release(1);
     fs::write(gateway.folder.join("a.crt"), "broken").unwrap();
-    let log = || gateway.process.log();
-    eventually("reported", || {
-        let told = log().contains("the old certificates stay in force");
-        if told { Ok(()) } else { Err(log()) }
-    });
+    gateway.process.await_log("the old certificates stay in force", 1);
     let probe = |authority: &Authority| gateway.curl(authority, "a.example", &["-X", "OPTIONS"]);
     assert!(probe(&old).status.success());
     write(&gateway.folder, "a", &new.issue(&["a.example"]));

@@ -60,11 +60,8 @@ fn x05_a_spoilt_file_of_signing_keys_changes_nothing() {
     let mut refusals = 0;
     let mut refused = |what: &str| {
         refusals += 1;
-        eventually(what, || match gateway.process.log().matches("was not reloaded").count() {
-            count if count >= refusals => Ok(()),
-            count => Err(count.to_string()),
-        });
-        refusals = gateway.process.log().matches("was not reloaded").count();
+        let log = gateway.process.await_log("was not reloaded", refusals);
+        refusals = log.matches("was not reloaded").count();
         assert_eq!(status(tokens.get("es256")), 200, "{what}: the old keys stay");
         assert_eq!(status(tokens.get("expired")), 401, "{what}");
     };

@@ -85,10 +85,7 @@ fn x05_a_changed_file_of_signing_keys_takes_effect_without_a_restart() {
     assert_eq!((status(old), status(new)), (200, 401));
     // A file that cannot be used changes nothing.
     fs::write(tokens.file("jwks.json"), "{}").unwrap();
-    eventually("told", || {
-        let log = gateway.process.log();
-        if log.contains("was not reloaded") { Ok(()) } else { Err(log) }
-    });
+    gateway.process.await_log("was not reloaded", 1);
     assert_eq!(status(old), 200);
     fs::copy(other.file("ec.pem"), tokens.file("jwks.json")).unwrap();
     eventually("reloaded", || match (status(old), status(new)) {

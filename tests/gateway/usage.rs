@@ -201,10 +201,7 @@ fn x05_accounts_are_read_in_pages_and_a_removed_file_is_told() {
     assert_eq!(seen, names);
 
     std::fs::remove_file(keys.file().with_file_name("usage.db")).unwrap();
-    eventually("told", || {
-        let log = gateway.process.log();
-        if log.contains("was removed or replaced") { Ok(()) } else { Err(log) }
-    });
+    gateway.process.await_log("was removed or replaced", 1);
     assert_eq!(gateway.ask(&chat("m").key(&made[0])).status, 200);
     eventually("accounted anew", || {
         let rows = page("").json();

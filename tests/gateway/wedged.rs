@@ -99,10 +99,7 @@ fn n05_a_backend_that_stops_after_a_response_is_noticed() {
     });
     assert_eq!(gateway.ask(&short()).status, 200);
     // The first of them that is sent again brings the backend back, perhaps at once.
-    eventually("ejected", || match gateway.process.log() {
-        log if log.contains("it began no response for") => Ok(()),
-        log => Err(log),
-    });
+    gateway.process.await_log("it began no response for", 1);
     served(early.into());
     assert_eq!(sent(&backend, "early"), 4);
 }

@@ -159,11 +159,9 @@ fn w03_m03_a_context_without_effect_is_told() {
         if told.iter().all(|part| findings.contains(part)) { Ok(()) } else { Err(findings) }
     });
     assert_eq!(gateway.metrics().sum("tidegate_workload_contexts_unused_total"), 3.0);
-    eventually("logged once", || {
-        let log = gateway.process.log();
-        let lines = log.matches("requests have X-Workload-Context").count();
-        if lines == 1 { Ok(()) } else { Err(log) }
-    });
+    let told = "requests have X-Workload-Context";
+    let log = gateway.process.await_log(told, 1);
+    assert_eq!(log.matches(told).count(), 1, "{log}");
     for queue in ["order = \"workload\"", "flow_by = [\"workload\"]"] {
         let gateway = Gateway::before(&format!("[queue]\n{queue}\n{ONE}"), &backend);
         assert_eq!(gateway.ask(&ask("fraud", 5)).status, 200);

@@ -98,9 +98,19 @@ impl Process {
         self.child.id()
     }
 
-    /// The log so far.
+    /// The whole lines of the log so far. A line may come after the response that it is about.
     pub(crate) fn log(&self) -> String {
-        String::from_utf8_lossy(&self.log.lock().unwrap()).into_owned()
+        let log = self.log.lock().unwrap();
+        let end = log.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        String::from_utf8_lossy(&log[..end]).into_owned()
+    }
+
+    /// Waits until the log has these words so many times, and returns it.
+    pub(crate) fn await_log(&self, words: &str, times: usize) -> String {
+        eventually(words, || match self.log() {
+            log if log.matches(words).count() >= times => Ok(log),
+            log => Err(log),
+        })
     }
 
     /// The access log so far.
