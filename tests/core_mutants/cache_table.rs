@@ -119,7 +119,7 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "asks with the same beginning go in a random order",
         file: "controller/slack.rs",
-        site: "best.cached.map(|known| known + «known / MORE_BY») {",
+        site: "best.cached.map(|known| known + «known / MORE_BY»);",
         instead: "0",
         noticed_by: "slack::k02_an_ask_goes_before",
     },

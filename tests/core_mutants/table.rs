@@ -25,6 +25,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "fairness::q06_cancelled",
     },
     Mutant {
+        name: "work that fails is refunded",
+        file: "controller/complete.rs",
+        site: "granted != Time::NEVER && «now.since(granted) < WORK_FROM»",
+        instead: "true",
+        noticed_by: "endings::q03_work",
+    },
+    Mutant {
         name: "refunds from before a flow waited are credit",
         file: "controller/complete.rs",
         site: "«difference < 0» && flow_queue.active",

@@ -70,7 +70,7 @@ const ANONYMOUS: &str = "-";
 /// | [`Controller::cached`] | its response says how much of the prompt was cached |
 /// | [`Controller::settle`] | an ask in flight has ended, with its actual cost |
 /// | [`Controller::cancel`] | the client has left; the ask waits or is in flight |
-/// | [`Controller::requeue`] | the backend failed before it did any work |
+/// | [`Controller::requeue`] | the backend failed the ask, which waits again |
 /// | [`Controller::supply`] | the new list of backends |
 /// | [`Controller::reading`] | new metrics of a backend's engine |
 /// | [`Controller::loaded`] | the models that a backend has loaded |

@@ -136,7 +136,8 @@ impl PrefixIndex {
         self.hashes.capacity() * 8 + slots * 4 + self.order.bytes()
     }
 
-    fn holds(&self, hash: u64) -> bool {
+    /// Whether a block is held.
+    pub fn holds(&self, hash: u64) -> bool {
         self.find(hash).is_ok()
     }
 

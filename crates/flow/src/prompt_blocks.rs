@@ -71,11 +71,19 @@ impl PromptBlocks {
         self.hashes.is_none()
     }
 
-    /// The part of the prompt's tokens that its first blocks hold, of `tokens` in all.
+    /// The part of the prompt's tokens that its first blocks hold, of `tokens` in all. Few enough
+    /// blocks are hashed for the product to fit.
     pub fn tokens_of(&self, blocks: usize, tokens: u64) -> u64 {
         let held = (blocks as u64).saturating_mul(BLOCK_BYTES as u64).min(self.bytes);
-        let share = u128::from(held) * u128::from(tokens);
-        share.checked_div(u128::from(self.bytes)).map_or(0, |part| part as u64)
+        held.saturating_mul(tokens).checked_div(self.bytes).unwrap_or(0)
+    }
+
+    /// The hash of the first block with which the prompt's first blocks hold more than `part` of
+    /// its tokens, of `tokens` in all.
+    pub fn block_beyond(&self, part: u64, tokens: u64) -> Option<u64> {
+        let bytes = part.checked_add(1)?.checked_mul(self.bytes)?.checked_sub(1)?;
+        let at = bytes.checked_div(tokens.checked_mul(BLOCK_BYTES as u64)?)?;
+        self.hashes().get(usize::try_from(at).ok()?).copied().filter(|_| part < tokens)
     }
 
     /// The blocks that so many of the prompt's tokens fill, of `tokens` in all.

@@ -5,7 +5,11 @@ use super::eligibility::QueueKey;
 use crate::ask::{BackendId, COST_MAX, Ticket, Usage};
 use crate::outcome::{Eviction, Misuse, RequeuePosition, Stage};
 use crate::queue::asks::{AskRecord, Phase};
-use crate::time::Time;
+use crate::time::{Span, Time};
+
+/// A backend that has had an ask for this long has worked on it, or its place was taken as if it
+/// had.
+const WORK_FROM: Span = Span::from_millis(250);
 
 /// The change of an ask's charge.
 struct Recharge {
@@ -60,12 +64,13 @@ impl Controller {
         Ok(Stage::InFlight)
     }
 
-    /// A backend failed the ask before it did any work. The charge is refunded in full, the
-    /// deadline stays, and the ask needs no room in the queue. At the back of its flow it avoids
-    /// that backend while another one of its model is ready; [`Controller::widen`] ends this.
+    /// A backend failed the ask. The deadline stays, and the ask needs no room in the queue. At the
+    /// back of its flow it avoids that backend while another one of its model is ready;
+    /// [`Controller::widen`] ends this.
     ///
-    /// A failed trial keeps its charge: trials are scarce, and a flow that pays for none of them
-    /// would get them all.
+    /// The charge is refunded in full if the ask failed at once. Otherwise a flow whose asks end in
+    /// errors after their work would get the backends for nothing. A failed trial keeps its charge,
+    /// too: trials are scarce, and a flow that pays for none of them would get them all.
     pub fn requeue(
         &mut self,
         ticket: Ticket,
@@ -119,9 +124,8 @@ impl Controller {
     /// Takes an ask back from its backend and lets it wait for the backends of a pool.
     fn take_back(&mut self, slot: u32, place: RequeuePosition, pool: u32, now: Time) {
         let (backend, left) = (self.asks[slot].backend, self.asks[slot].flow_queue);
-        if !self.asks[slot].on_trial {
-            self.recharge(slot, 0);
-        }
+        let cost = if self.failed_at_once(slot, now) { 0 } else { self.unconfirmed_cost(slot) };
+        self.recharge(slot, cost);
         self.prompt_failed(slot);
         let (flow, was_at_limit) = self.release(slot);
         self.counters.requeued += 1;
@@ -139,6 +143,12 @@ impl Controller {
             self.dispatch(self.supply.pools[pool as usize].domain, now);
         }
         self.dispatch_after(backend, was_at_limit.then_some(flow), now);
+    }
+
+    /// Whether a backend that failed an ask did no work for it, and the ask took no trial.
+    fn failed_at_once(&self, slot: u32, now: Time) -> bool {
+        let AskRecord { on_trial, granted, .. } = self.asks[slot];
+        !on_trial && granted != Time::NEVER && now.since(granted) < WORK_FROM
     }
 
     /// The caller has sent an ask in flight to another backend: it counts there from now on. An

@@ -22,7 +22,7 @@ const CACHE_TOKENS_MAX: u64 = 1_000_000_000;
 /// The prompt of a live ask.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AskPrompt {
-    blocks: PromptBlocks,
+    pub(super) blocks: PromptBlocks,
     /// Its tokens and blocks that were expected to be cached when it was granted.
     pub(crate) cached_tokens: u32,
     cached_blocks: u32,

@@ -8,6 +8,7 @@
 use super::Controller;
 use super::delays::Delay;
 use super::models::Turn;
+use super::prompts::AskPrompt;
 use crate::queue::flow_queue::FlowQueue;
 use crate::settings::Settings;
 use crate::time::{Span, Time};
@@ -78,14 +79,22 @@ impl Controller {
         let delay = self.delay_of(slot, now);
         // An ask that is delayed goes after all others.
         delay.into_iter().for_each(|delay| self.put_off(slot, delay));
-        let cached = delay.is_none().then(|| self.cached_at_free_place(turn, slot));
+        let pool = self.flow_queues[turn].pool;
+        let caches = self.caches_with_room(pool);
+        if delay.is_none() && caches.is_empty() {
+            self.fair_queue_of(turn).held_since = None;
+            return Next::Goes(next);
+        }
+        let cached = if delay.is_none() { self.cached_at(&caches, slot, None) } else { None };
         let mut best = Best { next, cached, passes: Vec::new() };
         let within = self.within_slack(turn, self.settings.cache_slack);
-        let pool = self.flow_queues[turn].pool as usize;
-        let look = LOOK_MAX.min(LOOKUPS_MAX / self.supply.pools[pool].members.len().max(1));
+        let members = self.supply.pools[pool as usize].members.len();
+        let look = LOOK_MAX.min(LOOKUPS_MAX / members.max(1));
         let count = (look / within.len().max(1)).max(1);
+        let mut line = Vec::with_capacity(count);
         for flow_queue in within {
-            self.look_for_cached(flow_queue, count, now, &mut best);
+            self.next_asks_of(flow_queue, count, now, &mut line);
+            self.look_for_cached(flow_queue, (&line, &caches), now, &mut best);
         }
         if best.cached.is_none() {
             self.fair_queue_of(turn).held_since.get_or_insert(now);
@@ -132,13 +141,25 @@ impl Controller {
         within.into_iter().map(|order| order.flow_queue).collect()
     }
 
-    /// Looks for an ask with more of its prompt cached among the next asks of a flow queue.
-    fn look_for_cached(&mut self, flow_queue: u32, count: usize, now: Time, best: &mut Best) {
+    /// The next asks of a flow queue, the first one first, into `line`.
+    fn next_asks_of(&mut self, flow_queue: u32, count: usize, now: Time, line: &mut Vec<u32>) {
+        line.clear();
         let Some(first) = self.first_ask_of(flow_queue, now) else { return };
-        let mut line = self.flow_queues[flow_queue].ordered.next_fresh(count, now, &self.asks);
+        self.flow_queues[flow_queue].ordered.next_fresh(count, now, &self.asks, line);
         if line.first() != Some(&first) {
-            line = vec![first];
+            line.clear();
+            line.push(first);
         }
+    }
+
+    /// Looks for an ask with more of its prompt cached among the next asks of a flow queue.
+    fn look_for_cached(
+        &mut self,
+        flow_queue: u32,
+        (line, caches): (&[u32], &[u32]),
+        now: Time,
+        best: &mut Best,
+    ) {
         let mut passed_most = 0;
         for (at, &slot) in line.iter().enumerate() {
             if at > 0 && passed_most >= self.settings.cache_reorder {
@@ -147,8 +168,9 @@ impl Controller {
             // Asks from before the caches were looked at have no prompt.
             let kept = self.prompts.get(slot as usize);
             passed_most = passed_most.max(kept.map_or(0, |kept| kept.passed));
-            let cached = Some(self.cached_at_free_place(flow_queue, slot));
-            if cached <= best.cached.map(|known| known + known / MORE_BY) {
+            let enough = best.cached.map(|known| known + known / MORE_BY);
+            let cached = self.cached_at(caches, slot, enough);
+            if cached.is_none() {
                 continue;
             }
             match self.delay_of(slot, now) {
@@ -162,20 +184,39 @@ impl Controller {
         }
     }
 
-    /// The most tokens of an ask's prompt that a backend with room has cached.
-    fn cached_at_free_place(&self, flow_queue: u32, slot: u32) -> u64 {
-        let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
+    /// The backends of a pool that have room and anything cached.
+    fn caches_with_room(&self, pool: u32) -> Vec<u32> {
         let room = self.settings.bounds.to_dequeue();
-        let input = self.route_input_of(slot);
-        let limited = self.flows[flow].limited;
-        let usable = |&&at: &&u32| {
-            self.supply.has_room(at, room)
-                && (!limited || self.flows.may_use(flow, at))
-                && self.has_model(at, slot)
+        let members = self.supply.pools[pool as usize].members.iter().copied();
+        let has_cache = |at: &u32| {
+            self.supply.has_room(*at, room)
+                && !self.supply.backends[*at as usize].prefixes.is_empty()
         };
-        let members = self.supply.pools[pool as usize].members.iter().filter(usable);
-        let held = members
-            .map(|&at| self.supply.backends[at as usize].prefixes.held_of(input.blocks.hashes()));
-        input.blocks.tokens_of(held.max().unwrap_or(0), input.tokens)
+        members.filter(has_cache).collect()
+    }
+
+    /// The most tokens of an ask's prompt that one of these backends has cached for it, if they are
+    /// more than `than`. Whether they are is known from one block, so most asks cost one lookup.
+    fn cached_at(&self, caches: &[u32], slot: u32, than: Option<u64>) -> Option<u64> {
+        let Some(AskPrompt { blocks, .. }) = self.prompts.get(slot as usize) else {
+            return than.is_none().then_some(0);
+        };
+        let tokens = self.asks[slot].prompt();
+        let decisive = match than {
+            Some(than) => Some(blocks.block_beyond(than, tokens)?),
+            None => None,
+        };
+        let flow = self.flow_queues[self.asks[slot].flow_queue].flow;
+        let limited = self.flows[flow].limited;
+        let held_at = |&at: &u32| {
+            let prefixes = &self.supply.backends[at as usize].prefixes;
+            let counts = decisive.is_none_or(|block| prefixes.holds(block))
+                && (!limited || self.flows.may_use(flow, at))
+                && self.has_model(at, slot);
+            counts.then(|| prefixes.held_of(blocks.hashes()))
+        };
+        let held = caches.iter().filter_map(held_at).max().unwrap_or(0);
+        let cached = blocks.tokens_of(held, tokens);
+        than.is_none_or(|than| cached > than).then_some(cached)
     }
 }

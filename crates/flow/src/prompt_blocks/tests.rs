@@ -82,3 +82,17 @@ fn k01_blocks_are_counted_in_the_tokens_of_the_prompt() {
     assert_eq!((prompt.tokens_of(3, 0), prompt.blocks_of(3, 0)), (0, 0));
     assert!(blocks(7, &[&text(1, 255)]).is_empty());
 }
+
+#[test]
+fn k02_the_first_block_beyond_a_part_is_the_one_that_makes_it_more() {
+    for (length, tokens) in [(700, 9), (2560, 640), (2559, 1000), (5000, 7), (300, 100_000)] {
+        let prompt = blocks(7, &[&text(1, length)]);
+        for part in 0..=tokens {
+            let beyond = |&at: &usize| prompt.tokens_of(at + 1, tokens) > part;
+            let first = (0..prompt.hashes().len()).find(beyond);
+            let expected = first.map(|at| prompt.hashes()[at]);
+            assert_eq!(prompt.block_beyond(part, tokens), expected, "{length} {tokens} {part}");
+        }
+    }
+    assert_eq!(PromptBlocks::UNKNOWN.block_beyond(0, 10), None);
+}

@@ -142,27 +142,28 @@ impl OrderedAsks {
         self.lines.first(LATE, &mut context, asks)
     }
 
-    /// Up to `count` fresh asks in the order of their turns, if that is the order `fifo`: those
+    /// Adds up to `count` fresh asks in the order of their turns, if that is the order `fifo`: those
     /// that could go next without harm to their objective.
-    pub(crate) fn next_fresh(&self, count: usize, now: Time, asks: &Asks) -> Vec<u32> {
+    pub(crate) fn next_fresh(&self, count: usize, now: Time, asks: &Asks, found: &mut Vec<u32>) {
         let could_go = |&slot: &u32| !asks[slot].is_late(now) && asks[slot].deadline > now;
         let line = match &self.lines {
             Lines::Fifo(lines) => &Line::from(lines[FRESH]),
             Lines::Mixed(lines) => &lines[FRESH],
-            _ => return Vec::new(),
+            _ => return,
         };
-        line.in_turn(asks).take(LOOK_MAX).filter(could_go).take(count).collect()
+        found.extend(line.in_turn(asks).take(LOOK_MAX).filter(could_go).take(count));
     }
 
     /// Up to `count` asks in the order of their turns, if that is the order `fifo`: the fresh ones,
     /// or the late ones if there are no others.
     pub(crate) fn next_in_turn(&self, count: usize, now: Time, asks: &Asks) -> Vec<u32> {
-        let fresh = self.next_fresh(count, now, asks);
+        let mut found = Vec::new();
+        self.next_fresh(count, now, asks, &mut found);
         let late = match &self.lines {
-            _ if !fresh.is_empty() => return fresh,
+            _ if !found.is_empty() => return found,
             Lines::Fifo(lines) => &Line::from(lines[LATE]),
             Lines::Mixed(lines) => &lines[LATE],
-            _ => return fresh,
+            _ => return found,
         };
         let could_go = |&slot: &u32| asks[slot].deadline > now;
         late.in_turn(asks).take(LOOK_MAX).filter(could_go).take(count).collect()

@@ -204,6 +204,30 @@ fn n05_a_requeue_is_refunded_whole() {
     assert!(fixture.gate.backend_of(a[0]).is_some(), "a's turn was not used up by failures");
 }
 
+/// Q03: a flow whose asks end in errors after their work has the turns that it pays for.
+#[test]
+fn q03_work_that_fails_is_paid_for() {
+    let mut fixture = Fixture::new(limited_to(1.0), 1);
+    let blocker = fixture.start("x");
+    let failing = fixture.queue("failing", Band::Normal);
+    fixture.fill("sound", Band::Normal, 10);
+    fixture.settle(blocker, 1);
+    let mut turns = [0, 0];
+    for _ in 0..20 {
+        let running = fixture.granted()[0];
+        fixture.pass(Span::from_secs(1));
+        if running == failing {
+            turns[0] += 1;
+            fixture.gate.requeue(running, RequeuePosition::Original, fixture.now).unwrap();
+            fixture.collect();
+        } else {
+            turns[1] += 1;
+            fixture.settle(running, 1);
+        }
+    }
+    assert_eq!(turns, [10, 10]);
+}
+
 /// N07: closing evicts every waiting ask, refuses new asks, and lets asks in flight finish.
 #[test]
 fn n07_close_evicts_all_waiting_asks_and_lets_the_others_finish() {

@@ -118,6 +118,8 @@ pub(super) struct Record {
     is_clients: bool,
     sequence: u64,
     arrival: Time,
+    /// When it went to its backend.
+    sent: Time,
     /// The active weights of its fair queue when it was granted.
     units: u64,
     /// The period of its flow queue in which it was charged.
@@ -330,7 +332,11 @@ impl Reference {
     ) -> Result<(), Misuse> {
         self.advance(now);
         let at = self.find_in_flight(name)?;
-        self.recharge(at, 0);
+        if self.clock.since(self.asks[at].sent) < Span::from_millis(250) {
+            self.recharge(at, 0);
+        } else {
+            self.take_refund_back(at);
+        }
         let failed = self.asks[at].backend.expect("it is in flight");
         self.prompt_left(at, failed, true);
         let (flow, backend) = self.release(at);

@@ -71,6 +71,7 @@ impl Reference {
             is_clients: deadline < expiry,
             sequence: self.next(),
             arrival: self.clock,
+            sent: self.clock,
             units: 0,
             period: 0,
             session: ask.flow_session,

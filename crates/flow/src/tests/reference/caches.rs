@@ -111,14 +111,15 @@ impl Reference {
         }
         let within = self.within_slack(turn, able);
         let mut best = (first, Vec::new());
-        let mut known = Some(self.most_cached(first, bound));
+        let mut known = Some(self.most_cached(first, bound, None));
         if let Some(delay) = self.delay_of(first) {
             self.put_off(first, delay);
             known = None;
         }
         for (ask, passed) in self.candidates(&within) {
-            let cached = self.most_cached(ask, bound);
-            if known.is_some_and(|known| cached <= known + known / 16) {
+            let enough = known.map(|known| known + known / 16);
+            let cached = self.most_cached(ask, bound, enough);
+            if enough.is_some_and(|enough| cached <= enough) {
                 continue;
             }
             match self.delay_of(ask) {
@@ -165,11 +166,18 @@ impl Reference {
         before.iter().all(|&at| self.asks[at].prompt.passed < self.settings.cache_reorder)
     }
 
-    /// The most tokens of an ask's prompt that a backend with room has cached.
-    fn most_cached(&self, ask: usize, bound: u64) -> u64 {
+    /// The most tokens of an ask's prompt that a backend with room has cached. If more than some are
+    /// asked for, a backend counts only with the first block that makes them more.
+    fn most_cached(&self, ask: usize, bound: u64, than: Option<u64>) -> u64 {
         let Record { flow_queue, prompt, .. } = &self.asks[ask];
-        let usable = self.usable(*flow_queue, bound).into_iter();
-        usable.map(|backend| self.cached_at(backend, prompt)).max().unwrap_or(0)
+        let Prompt { blocks, tokens, .. } = prompt;
+        let more = |at: &usize| than.is_none_or(|than| blocks.tokens_of(at + 1, *tokens) > than);
+        let Some(decisive) = (0..blocks.hashes().len()).find(more) else { return 0 };
+        let mut usable = self.usable(*flow_queue, bound);
+        let holds =
+            |at: usize| self.places.backends[at].cache.blocks.contains(&blocks.hashes()[decisive]);
+        usable.retain(|&at| than.is_none() || holds(at));
+        usable.into_iter().map(|backend| self.cached_at(backend, prompt)).max().unwrap_or(0)
     }
 
     /// An ask has been sent to a backend.

@@ -379,6 +379,7 @@ impl Reference {
         let stock = self.stock_of(at);
         self.asks[at].backend = Some(backend);
         self.asks[at].waits = false;
+        self.asks[at].sent = self.clock;
         let there = &mut self.places.backends[backend];
         there.changes(false, self.clock);
         there.in_flight[band] += 1;
