@@ -10,6 +10,7 @@
 
 pub(crate) mod core;
 pub(crate) mod floor;
+pub(crate) mod served;
 
 use anyhow::Result;
 
