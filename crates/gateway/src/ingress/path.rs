@@ -8,6 +8,7 @@ mod azure;
 mod batch;
 mod dispatch;
 mod drain;
+mod meant;
 
 use std::borrow::Cow;
 
@@ -16,6 +17,7 @@ use http::Method;
 pub(crate) use self::batch::{BatchCall, object_id};
 pub(crate) use self::dispatch::{DeadLetterQuery, DispatchCall};
 pub(crate) use self::drain::{DrainCall, backend_id};
+pub(crate) use self::meant::{is_usual, meant};
 use crate::reply::Fault;
 use crate::reply::error::{API_METHODS, READ_METHODS};
 

@@ -22,6 +22,7 @@ fn m03_a_wrong_model_name_is_named_with_the_one_that_was_meant() {
         reason: "model_not_found",
         flow: "team-a".into(),
         model: "llama-3".into(),
+        path: String::new(),
         suggestion: Some("llama3".into()),
     }];
     let finding = only(&situation);
@@ -38,6 +39,35 @@ fn m03_wrong_keys_are_a_warning_however_many() {
     let finding = only(&refused(&[("invalid_api_key", 50)], 0));
     assert_eq!((finding.id, finding.level), ("client_errors", Level::Warning));
     assert!(finding.text.starts_with("50 of 50 requests"), "{}", finding.text);
+}
+
+#[test]
+fn m03_a_path_that_does_not_exist_is_named_with_the_one_that_was_meant() {
+    let mut situation = refused(&[("not_found", 30)], 0);
+    situation.client_mistakes = vec![ClientMistake {
+        reason: "not_found",
+        path: "/chat/completions".into(),
+        suggestion: Some("/v1/chat/completions".into()),
+        ..ClientMistake::default()
+    }];
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.level), ("client_errors", Level::Warning));
+    let wanted = "30 of 30 requests of the last minute were sent to a path that does not exist, \
+                  mostly at /chat/completions";
+    assert_eq!(finding.text, wanted);
+    assert!(finding.advice.starts_with("Did they mean /v1/chat/completions?"));
+}
+
+/// Editors leave many requests by design, so that some are no finding. Most are never green.
+#[test]
+fn m03_clients_that_leave_are_a_finding_if_most_do() {
+    let left = |left_last_minute, served| Situation { left_last_minute, ..refused(&[], served) };
+    assert_eq!(ids(&left(50, 50)), [""; 0]);
+    assert_eq!(ids(&left(1, 0)), [""; 0]);
+    let finding = only(&left(51, 50));
+    assert_eq!((finding.id, finding.level), ("client_errors", Level::Warning));
+    assert!(finding.text.starts_with("51 of 101 requests"), "{}", finding.text);
+    assert_eq!(only(&left(2, 0)).level, Level::Warning);
 }
 
 #[test]
