@@ -33,6 +33,26 @@ fn m03_a_wrong_model_name_is_named_with_the_one_that_was_meant() {
     assert!(finding.advice.starts_with("Did they mean \"llama3\"?"), "{}", finding.advice);
 }
 
+#[test]
+fn m03_a_wrong_path_of_an_earlier_time_is_not_told() {
+    let mistake = || ClientMistake { reason: "not_found", ..ClientMistake::default() };
+    let situation = Situation { client_mistakes: vec![mistake()], ..well() };
+    let told = |ended: u64| {
+        let sample = Sample { endings: [((None, "not_found"), ended)].into(), ..at(1) };
+        Trends::default().judge(situation.clone(), sample).situation.client_mistakes.len()
+    };
+    assert_eq!((told(0), told(3)), (0, 1));
+}
+
+/// The advice is that of the table of codes; a code without one is told with its meaning.
+#[test]
+fn m03_each_reason_is_told_with_its_advice_or_its_meaning() {
+    let advice = |reason| only(&refused(&[(reason, 20)], 0)).advice;
+    assert!(advice("rate_limit_exceeded").contains("[[tenants]]"));
+    let meant = "body_too_large means: the body is larger than `server.body_limit`.";
+    assert!(advice("body_too_large").starts_with(meant));
+}
+
 /// Anybody can send wrong keys, so they alone are no trouble, but never well either.
 #[test]
 fn m03_wrong_keys_are_a_warning_however_many() {

@@ -1,7 +1,10 @@
 //! Which path was meant by one at which there is nothing.
 
-use super::{ENGINE_PATHS, MESSAGES};
+use super::MESSAGES;
 use crate::schema;
+
+/// The paths of work that vLLM and llama.cpp have outside `/v1/`.
+pub(super) const ENGINE_PATHS: [&str; 4] = ["/tokenize", "/detokenize", "/rerank", "/score"];
 
 /// The paths of work that clients ask for most.
 const USUAL: [&str; 12] = [
