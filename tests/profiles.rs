@@ -8,9 +8,12 @@ mod nexus;
 mod ollama_proxy;
 mod workload_aware;
 
+use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
+use crate::support::gateway::fresh_file;
 use crate::support::run;
 
 /// A backend that serves these models.
@@ -40,5 +43,88 @@ fn g01_check_prints_what_the_profile_of_each_example_sets() {
         let set = shown.lines().find(|line| line.contains(value));
         let set = set.unwrap_or_else(|| panic!("{value}: {shown}"));
         assert!(set.ends_with(&format!("profile {profile}")), "{set}");
+    }
+}
+
+/// The first line of `tidegate check` about a profile, if there is one.
+fn profile_of(file: &Path) -> Option<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).arg("check").arg(file);
+    let shown = run(&mut command);
+    let mut lines = shown.lines().filter_map(|line| line.strip_prefix("profile "));
+    lines.next().map(|line| line.trim().to_owned())
+}
+
+/// The files of the documents, as they stand there, with the name of the key that says which.
+const DOCUMENTS: [(&str, &str, &str); 6] = [
+    ("yaml", "inference-gateway", "fair_request_queue: { total_capacity: 2000 }\n"),
+    ("yaml", "inference-gateway", "request_queue_controller: { watermark_per_backend: 3 }\n"),
+    (
+        "toml",
+        "nexus",
+        "[queue]
+# Enable request queuing when backends are saturated
+enabled = true
+
+# Maximum number of requests that can be queued
+# Setting to 0 disables queueing (equivalent to enabled=false)
+max_size = 100
+
+# Maximum time a request can wait in the queue before timing out
+# Timeouts receive 503 with Retry-After header
+max_wait_seconds = 30
+",
+    ),
+    (
+        "yaml",
+        "ollama-proxy",
+        "# config/config.yaml
+router:
+  priority_scoring:
+    critical_boost: 500.0      # Default: 500
+    high_boost: 200.0          # Default: 200
+    normal_boost: 0.0          # Default: 0
+    best_effort_penalty: -100.0 # Default: -100
+",
+    ),
+    ("yml", "ollama-proxy", "router:\n  queue_depth_penalty_per_request: 50.0\n"),
+    (
+        "yaml",
+        "ollama-proxy",
+        "router:\n  priority_scoring:\n    best_effort_penalty: -50.0  # Reduced from -100\n",
+    ),
+];
+
+#[test]
+fn g01_a_file_of_a_document_implies_its_profile_unless_another_is_named() {
+    let named = [("none", None), ("workload-aware", Some("workload-aware"))];
+    for (format, profile, text) in DOCUMENTS {
+        let file = fresh_file().with_extension(format);
+        fs::write(&file, text).unwrap();
+        let implied = format!("{profile}, implied by ");
+        let found = profile_of(&file).unwrap_or_default();
+        assert!(found.starts_with(&implied), "{found:?}: {text}");
+        for (word, expected) in named {
+            let explicit = match format {
+                "toml" => format!("profile = \"{word}\"\n{text}"),
+                _ => format!("profile: {word}\n{text}"),
+            };
+            fs::write(&file, explicit).unwrap();
+            let found = profile_of(&file);
+            let begins = found.as_deref().and_then(|found| found.split(',').next());
+            assert_eq!(begins, expected, "{text}");
+        }
+    }
+}
+
+#[test]
+fn g01_files_of_our_own_imply_no_profile() {
+    for file in [
+        "examples/tidegate.toml",
+        "examples/tidegate.yaml",
+        "deploy/docker/tidegate.toml",
+        "deploy/systemd/tidegate.toml",
+    ] {
+        assert_eq!(profile_of(Path::new(file)), None, "{file}");
     }
 }

@@ -3,7 +3,7 @@
 use super::status::named;
 use crate::support::gateway::{TWO, config};
 use crate::support::keys::Keys;
-use crate::support::{Backend, Gateway, ScriptedResponse, chat};
+use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat};
 
 #[test]
 fn m03_g02_a_wrong_model_name_is_named_with_the_one_that_was_meant() {
@@ -56,6 +56,76 @@ fn m03_g02_requests_that_their_backend_refuses_are_not_served() {
     }
     let found = named(&gateway, ("client_errors", "refused_by_backend"), "");
     assert_eq!(found["level"], "trouble");
+}
+
+/// A path under `/v1/` goes to a backend, which has nothing there.
+#[test]
+fn m03_g02_a_path_that_no_backend_has_is_named_with_the_one_that_was_meant() {
+    let backend = Backend::start(|request| match request.path.as_str() {
+        "/v1/chat/completions" => ScriptedResponse::ok(),
+        _ => ScriptedResponse::json(404, "{\"detail\":\"Not Found\"}"),
+    });
+    let gateway = Gateway::start(&config(TWO, &[("one", backend.address())]));
+    let wrong = HttpRequest { path: "/v1/chat/completion".into(), ..chat("m") };
+    for _ in 0..6 {
+        assert_eq!(gateway.ask(&wrong).status, 404);
+    }
+    let found = named(&gateway, ("client_errors", "refused_by_backend"), "");
+    assert_eq!(found["level"], "trouble");
+    let text = found["text"].as_str().unwrap();
+    assert!(text.ends_with("at /v1/chat/completion"), "{text}");
+    let advice = found["advice"].as_str().unwrap();
+    assert!(advice.starts_with("Did they mean /v1/chat/completions?"), "{advice}");
+}
+
+/// Whoever sends work to a path that the gateway does not have hears which one it may have meant,
+/// and the operator sees it. What a browser reads beside the pages is no work.
+#[test]
+fn m03_g02_a_path_that_does_not_exist_is_named_with_the_one_that_was_meant() {
+    let backend = Backend::quick();
+    let gateway = Gateway::start(&config(TWO, &[("one", backend.address())]));
+    for _ in 0..9 {
+        assert_eq!(gateway.get("/favicon.ico").status, 404);
+    }
+    assert_eq!(gateway.get("/status").json()["level"], "ok");
+    let wrong = HttpRequest { path: "/chat/completions".into(), ..chat("m") };
+    for _ in 0..6 {
+        let answer = gateway.ask(&wrong);
+        assert_eq!((answer.status, answer.code().as_str()), (404, "not_found"));
+        assert!(answer.text().contains("did you mean /v1/chat/completions?"), "{}", answer.text());
+    }
+    let found = named(&gateway, ("client_errors", "not_found"), "");
+    let text = found["text"].as_str().unwrap();
+    assert!(
+        text.starts_with("6 of 6 requests") && text.ends_with("at /chat/completions"),
+        "{text}"
+    );
+    let advice = found["advice"].as_str().unwrap();
+    assert!(advice.starts_with("Did they mean /v1/chat/completions?"), "{advice}");
+}
+
+#[test]
+fn m03_g02_clients_that_leave_before_an_answer_are_never_a_green_verdict() {
+    let backend = Backend::held();
+    let gateway = Gateway::start(&config(TWO, &[("one", backend.address())]));
+    for left in 1..=3 {
+        let call = gateway.send(&chat("m"));
+        backend.await_running(1);
+        drop(call);
+        backend.await_left(left);
+    }
+    let found = named(&gateway, ("client_errors", "client_closed"), "");
+    assert_eq!(found["level"], "warning");
+    let text = found["text"].as_str().unwrap();
+    assert!(text.starts_with("3 of 3 requests"), "{text}");
+    backend.open();
+    for _ in 0..4 {
+        assert_eq!(gateway.ask(&chat("m")).status, 200);
+    }
+    gateway.await_metrics("over", |_| {
+        let page = gateway.get("/status").json();
+        if page["level"] == "ok" { Ok(()) } else { Err(page.to_string()) }
+    });
 }
 
 #[test]

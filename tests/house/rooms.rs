@@ -101,7 +101,8 @@ const FLOW: &[Room] = &[
 const GATEWAY: &[Room] = &[
     ("calendar", &[]),
     ("der", &[]),
-    ("diagnosis", &[]),
+    ("error_codes", &[]),
+    ("diagnosis", &["error_codes"]),
     ("api_keys", &["calendar"]),
     ("jwt", &["der"]),
     ("steady_date", &[]),
@@ -146,7 +147,7 @@ const GATEWAY: &[Room] = &[
     ),
     ("usage", &["calendar", "clock", "task"]),
     ("tenants", &["calendar", "config", "upstream", "usage"]),
-    ("reply", &[]),
+    ("reply", &["error_codes"]),
     ("body_memory", &["reply"]),
     ("output_history", &[]),
     ("multipart", &[]),
@@ -161,6 +162,7 @@ const GATEWAY: &[Room] = &[
             "jwt",
             "multipart",
             "reply",
+            "schema",
         ],
     ),
     ("large_bodies", &["ingress", "reply", "task"]),
@@ -179,7 +181,10 @@ const GATEWAY: &[Room] = &[
         "check",
         &["api_keys", "backend", "calendar", "clock", "config", "schema", "tls", "tls_listener"],
     ),
-    ("observe", &["backend", "calendar", "clock", "config", "gates", "places", "usage"]),
+    (
+        "observe",
+        &["backend", "calendar", "clock", "config", "error_codes", "gates", "places", "usage"],
+    ),
     (
         "state",
         &[

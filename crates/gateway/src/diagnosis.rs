@@ -1,7 +1,8 @@
 //! Diagnosis: what is wrong with the gateway, what an operator can do, and one sentence about it.
 //!
 //! The input is a [`Situation`], a copy of the state as plain data. Rules read it and return
-//! findings. No rule reads a clock or another module, so each rule is tested with plain data.
+//! findings. No rule reads a clock or another module but the table of error codes, so each rule is
+//! tested with plain data.
 //! [`Trends`] adds what one moment cannot show: rates, since when a finding holds, and which ended.
 
 mod advice;

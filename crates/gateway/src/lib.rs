@@ -32,6 +32,7 @@ mod dispatch;
 mod dispatch_server;
 mod durable_queues;
 mod epp;
+mod error_codes;
 mod file_watch;
 #[cfg(test)]
 #[path = "../../../tests/support/fuzz.rs"]

@@ -33,7 +33,7 @@ mod ticket_ids;
 mod ticket_labels;
 mod timestamp;
 mod traces;
-mod unknown_priorities;
+mod unknown_texts;
 mod workload_counters;
 
 #[cfg(test)]
@@ -48,18 +48,20 @@ pub(crate) use snapshot::Snapshot;
 pub(crate) use traces::{RequestTrace, TRACEPARENT, Tracer};
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use flow::{
     BANDS, BackendId, Band, Bounds, Controller, ModelId, RouteReason, ScaleGoal, Span, Ticket, Time,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
 use store::UsageKey;
 
 use crate::backend::{Attempt, BackendStatus};
 use crate::clock;
 use crate::config::settings::tenants::Tenant;
 use crate::config::settings::{Log, Traces};
+use crate::error_codes::{Blame, ErrorCode};
 use crate::places::PlacesUsage;
 use crate::usage::Accounts;
 use access_log::AccessLog;
@@ -73,7 +75,7 @@ use prometheus_writer::MetricsText;
 use tenant_counters::CountersByTenant;
 use ticket_ids::TicketIds;
 use ticket_labels::TicketLabels;
-use unknown_priorities::UnknownPriorities;
+use unknown_texts::UnknownTexts;
 use workload_counters::WorkloadCounters;
 
 /// The names of the bands in metrics, logs and pages, from best-effort to critical.
@@ -117,7 +119,10 @@ pub(crate) struct Observer {
     ticket_labels: TicketLabels,
     ticket_ids: TicketIds,
     ended: EndedRequests,
-    unknown_priorities: UnknownPriorities,
+    unknown_priorities: UnknownTexts,
+    unknown_paths: UnknownTexts,
+    /// Requests whose clients left before any response began.
+    left_unanswered: AtomicU64,
     access: Option<AccessLog>,
     /// Whether the log has a line for each request, and lines for each decision.
     logs_requests: bool,
@@ -207,8 +212,8 @@ impl Observer {
 
     /// Keeps the record of a request that has ended, in exchange for an older one.
     pub(crate) fn keep(&self, record: &mut Box<Record>, now: Time) {
-        // Clients without a key must not displace the requests of others.
-        if record.status != StatusCode::UNAUTHORIZED.as_u16() {
+        // Clients that are not known must not displace the requests of others.
+        if ErrorCode::of(record.outcome).blame != Blame::Stranger {
             record.bound_texts();
             self.ended.keep(record, now);
         }
@@ -229,6 +234,9 @@ impl Observer {
                 let (model, target) = record.models();
                 self.model_labels.find(model, target).1.count(record);
             }
+        }
+        if record.band.is_some() && record.first_byte.is_none() && record.outcome == outcome::LEFT {
+            self.left_unanswered.fetch_add(1, Relaxed);
         }
         self.workloads.count(record);
         // Calls that no backend serves are logged, and are no usage.
@@ -316,6 +324,11 @@ impl Observer {
                  best-effort"
             );
         }
+    }
+
+    /// Counts a request to a path that does not exist.
+    pub(crate) fn unknown_path(&self, path: &str) {
+        self.unknown_paths.add(path);
     }
 
     /// Copies the state of the core. A scrape does nothing else under the lock.

@@ -1,6 +1,6 @@
 //! Responses that the gateway writes itself, and the headers that it adds to others.
 //!
-//! `fault` lists why a request fails, `table` gives each fault its status, code and text, `error`
+//! `fault` lists why a request fails, `fault_table` gives each fault its code and text, `error`
 //! builds the response, `retry_after` says when to try again, `json` builds all other responses,
 //! and `headers` adds to a backend's response how the request was served.
 

@@ -1,4 +1,4 @@
-//! What clients do wrong, with the name of the model that they may have meant.
+//! What clients do wrong, with the model or the path that they may have meant.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,12 @@ use flow::{Span, Time};
 
 use crate::config::Config;
 use crate::diagnosis::situation::ClientMistake;
+use crate::ingress::path;
 use crate::observe::{IdNames, RequestMistake};
 use crate::schema;
 use crate::state::State;
 
-/// What clients did wrong most often in the last minute, and which model they may have meant.
+/// What clients did wrong most often in the last minute, and what they may have meant.
 pub(super) fn client_mistakes(
     state: &State,
     now: Time,
@@ -18,14 +19,19 @@ pub(super) fn client_mistakes(
     config: &Config,
 ) -> Vec<ClientMistake> {
     let mistakes = state.observer.mistakes(now.before(Span::from_secs(60)));
-    let entry = |RequestMistake { reason, flow, model }| {
+    let entry = |RequestMistake { reason, flow, model, path }| {
         let known = || named.models.values().copied().chain(config.ruled_names());
         let is_unknown = !model.is_empty() && !known().any(|name| name == model);
         let meant = || schema::nearest(&model, known()).or_else(|| by_end(&model, known()));
-        let suggestion = is_unknown.then(meant).flatten().map(str::to_owned);
-        ClientMistake { reason, flow, model, suggestion }
+        let path = Some(path).filter(|path| !path::is_usual(path)).unwrap_or_default();
+        let model_meant = is_unknown.then(meant).flatten();
+        let suggestion = path::meant(&path).or(model_meant).map(str::to_owned);
+        ClientMistake { reason, flow, model, path, suggestion }
     };
-    mistakes.into_iter().map(entry).collect()
+    let path = state.observer.last_unknown_path();
+    let suggestion = path::meant(&path).map(str::to_owned);
+    let lost = ClientMistake { reason: "not_found", path, suggestion, ..ClientMistake::default() };
+    mistakes.into_iter().map(entry).chain([lost]).collect()
 }
 
 /// The nearest name without the organisation in front, which clients leave out or write.

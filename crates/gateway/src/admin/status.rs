@@ -106,6 +106,7 @@ fn look(state: &State) -> (Situation, Sample) {
     let sample = Sample {
         endings: state.observer.endings(),
         unknown_priorities: unknown_count,
+        left_unanswered: state.observer.left_unanswered(),
         attempts: state.observer.attempt_ends(),
         ..core.sample()
     };

@@ -10,6 +10,7 @@ use super::queue_rules::{FLOOD, NEARLY_FULL, WILL_EXPIRE};
 use super::refusal_rules::REFUSED;
 use super::sentence::span;
 use super::watermark_rules::TOO_LOW;
+use crate::error_codes::{Blame, ErrorCode};
 
 /// A finding that ended longer ago does not explain the refusals of the last minute.
 const EXPLAINS_SECS: f64 = 120.0;
@@ -19,8 +20,6 @@ const COUNTED_SECS: f64 = 3.0;
 const CONSEQUENCES: [&str; 2] = [NEARLY_FULL, WILL_EXPIRE];
 /// A cause may be noticed so much later than its consequence.
 const NOTICED_SECS: f64 = 5.0;
-/// Error codes of requests that waited in vain, or for which there was no place to wait.
-const WAITS: [&str; 5] = ["queue_timeout", "wait_too_long", "queue_full", "preempted", "flow_full"];
 
 /// Points from consequences to their cause, where another finding is it: one that holds, or one
 /// that has ended and left refusals behind. A request waits for at most the time to live.
@@ -90,7 +89,8 @@ fn explain_refusals(findings: &mut [StatusFinding], recent: &[EndedFinding], ttl
         findings[at].advice = format!("See {}: it explains these refusals.", cause.id);
         return;
     }
-    let later = if WAITS.contains(&reason.as_str()) { ttl_seconds } else { COUNTED_SECS };
+    let waits = ErrorCode::of(&reason).blame.is_capacity();
+    let later = if waits { ttl_seconds } else { COUNTED_SECS };
     let latest = (findings[at].since_seconds + later).min(EXPLAINS_SECS);
     let ended = recent.iter().find(|cause| {
         cause.ended_seconds_ago <= latest && explains((cause.id, cause.level), &reason)
@@ -104,12 +104,10 @@ fn explain_refusals(findings: &mut [StatusFinding], recent: &[EndedFinding], ttl
 
 /// Whether another finding is the cause of refusals with this error code.
 fn explains((id, level): (&str, Level), reason: &str) -> bool {
-    let waits = WAITS.contains(&reason);
-    let expires = ["queue_timeout", "wait_too_long"].contains(&reason);
+    let blame = ErrorCode::of(reason).blame;
+    let waits = blame.is_capacity();
     match id {
-        "no_backend" | "no_backend_ready" => {
-            waits || ["no_backend", "backend_error", "not_critical"].contains(&reason)
-        }
+        "no_backend" | "no_backend_ready" => waits || blame == Blame::Backend,
         // The others have to serve its requests too, unless this one is trouble: then none does.
         DOWN | EJECTED | HUNG => {
             waits
@@ -119,11 +117,12 @@ fn explains((id, level): (&str, Level), reason: &str) -> bool {
         "backend_failing" => reason == "backend_error",
         TOO_LOW => waits,
         PLACES_UNKNOWN => waits && level > Level::Note,
-        WILL_EXPIRE => expires,
-        NEARLY_FULL => ["queue_full", "too_many_flows", "preempted"].contains(&reason),
-        FLOOD | "one_flow" => ["flow_full", "queue_full", "preempted"].contains(&reason),
+        WILL_EXPIRE => blame == Blame::Time,
+        // A flow may be full in a queue that is not.
+        NEARLY_FULL => blame == Blame::Place && reason != "flow_full",
+        FLOOD | "one_flow" => blame == Blame::Place,
         "model_without_backend" => ["queue_timeout", "no_backend"].contains(&reason),
-        "disk_full" | "store_failing" => ["storage_full", "store_unavailable"].contains(&reason),
+        "disk_full" | "store_failing" => blame == Blame::Storage,
         _ => false,
     }
 }

@@ -1,17 +1,20 @@
-//! The rules about requests that fail by the doing of their clients: a model that nobody serves, a
-//! wrong key, a body that no reader understands, a limit, a priority that does not exist.
+//! The rules about requests that fail by the doing of their clients: a model or a path that nobody
+//! serves, a wrong key, a body that no reader understands, a limit, a client that leaves too soon,
+//! a priority that does not exist.
 //!
 //! A gateway that answers each of them in good order works as it should, and nobody is served. So
 //! the verdict must not be green then, whoever is at fault.
 
 use super::finding::{Level, StatusFinding};
-use super::refusal_rules::UNSERVED;
 use super::sentence::count;
-use super::situation::{ClientMistake, RefusalCount, Situation};
+use super::situation::{ClientMistake, Situation};
+use crate::error_codes::{Blame, ErrorCode};
 
 /// The rules about such requests, and about priorities that are no bands.
 pub(super) const CLIENT_ERRORS: &str = "client_errors";
 pub(super) const UNKNOWN_PRIORITY: &str = "unknown_priority";
+/// The code of requests whose clients left.
+const LEFT: &str = "client_closed";
 /// Fewer requests, or a smaller share of all, are the mistakes of every day.
 const ERRORS_LEAST: u64 = 5;
 /// If most requests fail, so many are a finding.
@@ -19,9 +22,6 @@ const FAILING_LEAST: u64 = 2;
 const ERRORS_SHARE: f64 = 0.1;
 /// The most reasons that are told.
 const REASONS_MAX: usize = 3;
-/// Codes of requests whose client is not known: anybody can send them.
-pub(super) const STRANGERS: [&str; 4] =
-    ["missing_api_key", "invalid_api_key", "expired_api_key", "invalid_token"];
 
 pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     found.extend(client_errors(situation));
@@ -29,94 +29,67 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
 }
 
 fn client_errors(situation: &Situation) -> Vec<StatusFinding> {
-    let failed: u64 = situation.refusals.iter().map(|refusal| refusal.of_work).sum();
-    let all = failed + situation.queue.served_last_minute;
-    let most_fail = failed > situation.queue.served_last_minute && failed >= FAILING_LEAST;
-    let is_error = |refusal: &&RefusalCount| {
-        let count = refusal.of_work;
+    let refusals = situation.refusals.iter().map(|refusal| (refusal.reason, refusal.of_work));
+    let left = [(LEFT, situation.left_last_minute)];
+    let reasons: Vec<_> = refusals.chain(left).collect();
+    let failed: u64 = reasons.iter().map(|(_, count)| count).sum();
+    let served = situation.queue.served_last_minute;
+    let all = failed + served;
+    let most_fail = failed > served && failed >= FAILING_LEAST;
+    let is_error = |&&(reason, count): &&(&str, u64)| {
         let many = count >= ERRORS_LEAST && count as f64 >= all as f64 * ERRORS_SHARE;
-        !UNSERVED.contains(&refusal.reason) && (many || (most_fail && count > 0))
+        // Some clients leave by design. That alone is a finding only if most do.
+        let is_finding = most_fail && count > 0 || many && reason != LEFT;
+        is_finding && !ErrorCode::of(reason).blame.is_ours()
     };
-    let reasons = situation.refusals.iter().filter(is_error).take(REASONS_MAX);
-    reasons.map(|refusal| client_error(refusal, (all, most_fail), situation)).collect()
+    let errors = reasons.iter().filter(is_error).take(REASONS_MAX);
+    errors.map(|&reason| client_error(reason, (all, most_fail), situation)).collect()
 }
 
 fn client_error(
-    refusal: &RefusalCount,
+    (reason, count): (&'static str, u64),
     (all, most_fail): (u64, bool),
     situation: &Situation,
 ) -> StatusFinding {
-    let reason = refusal.reason;
     let mistake = situation.client_mistakes.iter().find(|mistake| mistake.reason == reason);
-    let failed = format!("{} of {all} requests of the last minute", refusal.of_work);
-    let text = format!("{failed} {}{}", what_happened(reason), of_whom(mistake));
+    let code = ErrorCode::of(reason);
+    let failed = format!("{count} of {all} requests of the last minute");
+    let text = format!("{failed} {}{}", code.happened(), of_whom(mistake));
     // A few requests may be those of one person who tries things.
-    let is_trouble = most_fail && refusal.of_work >= ERRORS_LEAST && !STRANGERS.contains(&reason);
+    let is_known = !matches!(code.blame, Blame::Stranger | Blame::Nobody);
+    let is_trouble = most_fail && count >= ERRORS_LEAST && is_known;
     let level = if is_trouble { Level::Trouble } else { Level::Warning };
     StatusFinding::new(CLIENT_ERRORS, level, text)
         .about(reason)
-        .figure("last_minute", refusal.of_work as f64)
+        .figure("last_minute", count as f64)
         .figure("served_last_minute", situation.queue.served_last_minute as f64)
-        .advise(advice(reason, mistake))
+        .advise(advice(code, mistake))
 }
 
-fn what_happened(reason: &str) -> String {
-    match reason {
-        "model_not_found" => "asked for a model that no backend has".to_owned(),
-        "missing_api_key" => "came without an API key".to_owned(),
-        "invalid_api_key" => "came with an unknown API key".to_owned(),
-        "expired_api_key" => "came with an expired API key".to_owned(),
-        "invalid_token" => "came with a token that is not accepted".to_owned(),
-        "refused_by_backend" => "were refused by their backend with a 4xx status".to_owned(),
-        code => format!("were refused with {code}"),
-    }
-}
-
-/// Which flow failed most often, and for which model.
+/// Which flow failed most often, for which model, and at which path.
 fn of_whom(mistake: Option<&ClientMistake>) -> String {
-    let Some(ClientMistake { flow, model, .. }) = mistake else { return String::new() };
-    match (flow.as_str(), model.as_str()) {
-        ("" | "-", "") => String::new(),
-        ("" | "-", model) => format!(", mostly for {model:?}"),
-        (flow, "") => format!(", mostly of {flow}"),
-        (flow, model) if flow == model => format!(", mostly for {model:?}"),
-        (flow, model) => format!(", mostly of {flow} for {model:?}"),
-    }
+    let Some(ClientMistake { flow, model, path, .. }) = mistake else { return String::new() };
+    let flow = Some(flow).filter(|flow| !["", "-", model].contains(&flow.as_str()));
+    let parts = [
+        flow.map(|flow| format!(" of {flow}")),
+        Some(format!(" for {model:?}")).filter(|_| !model.is_empty()),
+        Some(format!(" at {path}")).filter(|_| !path.is_empty()),
+    ];
+    let parts: String = parts.into_iter().flatten().collect();
+    if parts.is_empty() { parts } else { format!(", mostly{parts}") }
 }
 
-fn advice(reason: &str, mistake: Option<&ClientMistake>) -> String {
-    let text = match reason {
-        "model_not_found" => return model_advice(mistake),
-        "missing_api_key" => {
-            "The clients have no key: send it as `Authorization: Bearer KEY`. `tidegate key new` \
-             makes one."
-        }
-        "invalid_api_key" | "expired_api_key" | "invalid_token" => {
-            "Give the clients a key that is in force (`tidegate key new`), or find out who \
-             guesses: the access log has each request if log.access is on."
-        }
-        "refused_by_backend" => {
-            "The model server does not accept these requests: see its log, and the error that \
-             clients get. A request that it never accepts fails again when it is sent again."
-        }
-        "rate_limited" => "These tenants are at their limits in [[tenants]]: raise them, or wait.",
-        _ => "The access log has each request with its reason (log.access).",
-    };
-    text.to_owned()
-}
-
-fn model_advice(mistake: Option<&ClientMistake>) -> String {
-    let meant = mistake.and_then(|mistake| Some((&mistake.model, mistake.suggestion.as_ref()?)));
+fn advice(code: &ErrorCode, mistake: Option<&ClientMistake>) -> String {
+    let meant = mistake.and_then(|mistake| Some((mistake, mistake.suggestion.as_ref()?)));
     match meant {
-        Some((asked, meant)) => format!(
-            "Did they mean {meant:?}? Mend the name in the clients, or let it stand for that \
-             model: [[models]] with name = {asked:?} and targets = [{{ model = {meant:?} }}]."
-        ),
-        None => {
-            "Clients must ask for a name that GET /v1/models lists. A name of their own becomes \
-                 one by an entry in [[models]] with its targets."
-                .to_owned()
+        Some((mistake, meant)) if !mistake.path.is_empty() => {
+            format!("Did they mean {meant}? Mend the path, or the base URL, in the clients.")
         }
+        Some((ClientMistake { model, .. }, meant)) => format!(
+            "Did they mean {meant:?}? Mend the name in the clients, or let it stand for that \
+             model: [[models]] with name = {model:?} and targets = [{{ model = {meant:?} }}]."
+        ),
+        None => code.advice(),
     }
 }
 

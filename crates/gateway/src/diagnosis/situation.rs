@@ -55,6 +55,8 @@ pub(crate) struct Situation {
     /// The last text in the place of a priority that names no band, and the requests with one.
     pub(crate) unknown_priority: String,
     pub(crate) unknown_priorities_last_minute: u64,
+    /// Requests of the last minute whose clients left before an answer came.
+    pub(crate) left_last_minute: u64,
     pub(crate) gates: Vec<GateCondition>,
     pub(crate) batch_queues: Vec<BatchQueueState>,
     /// Files and stores that cannot be used.
@@ -223,20 +225,22 @@ pub(crate) struct RefusalCount {
     pub(crate) reason: &'static str,
     pub(crate) total: u64,
     pub(crate) last_minute: u64,
-    /// Those of the last minute that were requests for a model, or lacked a valid key. The others
+    /// Those of the last minute that were requests for a model, or of strangers. The others
     /// were calls of pages.
     #[serde(skip)]
     pub(crate) of_work: u64,
 }
 
-/// The flow and the model of most requests that failed for one reason.
+/// The flow, the model and the path of most requests that failed for one reason.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ClientMistake {
     pub(crate) reason: &'static str,
     pub(crate) flow: String,
     /// As the client wrote it.
     pub(crate) model: String,
-    /// The name that it may have meant.
+    /// The path, if there is nothing at it; else empty.
+    pub(crate) path: String,
+    /// The path, or else the model, that it may have meant.
     pub(crate) suggestion: Option<String>,
 }
 

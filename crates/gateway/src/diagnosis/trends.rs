@@ -8,7 +8,6 @@ use flow::{Span, Time};
 
 use super::batch_rules;
 use super::causes;
-use super::client_error_rules;
 use super::first_byte_waits::FirstByteWaits;
 use super::history::History;
 use super::memory::FindingMemory;
@@ -20,6 +19,7 @@ use super::slow_rules::SLOW;
 use super::token_paces::TokenPaces;
 use super::watermark_rules::{self, TOO_HIGH};
 use super::{Level, StatusPage, findings};
+use crate::error_codes::{Blame, ErrorCode};
 
 /// The time between two samples, and how many are kept.
 const SAMPLE_EVERY: Span = Span::from_millis(900);
@@ -36,9 +36,6 @@ const DRAIN_LEAST_SECS: f64 = 1.0;
 /// The shortest time over which the highest rate is taken.
 const PEAK_LEAST_SECS: f64 = 5.0;
 
-/// Outcomes that are no refusals: the request was served, or the client ended it.
-const NO_REFUSALS: [&str; 3] = ["ok", "client_closed", "response_unseen"];
-
 /// Counters at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
@@ -53,6 +50,8 @@ pub(crate) struct Sample {
     pub(crate) endings: BTreeMap<(Option<usize>, &'static str), u64>,
     /// Requests that named a priority that does not exist.
     pub(crate) unknown_priorities: u64,
+    /// Requests whose clients left before an answer came.
+    pub(crate) left_unanswered: u64,
     /// Answered and failed attempts by backend.
     pub(crate) attempts: BTreeMap<Arc<str>, [u64; 2]>,
     /// Refused requests by flow, of the flows that the page shows.
@@ -169,7 +168,7 @@ impl Trends {
                 let of_band = sample.endings.iter().filter(|((band, _), _)| *band == number);
                 let counts = of_band.filter(|((_, outcome), _)| match served {
                     true => *outcome == "ok",
-                    false => !NO_REFUSALS.contains(outcome),
+                    false => ErrorCode::of(outcome).blame != Blame::Nobody,
                 });
                 counts.map(|(_, count)| count).sum()
             };
@@ -190,19 +189,25 @@ impl Trends {
             if *reason == "ok" && band.is_some() {
                 situation.queue.served_last_minute += total.saturating_sub(before);
             }
-            if NO_REFUSALS.contains(reason) {
+            let blame = ErrorCode::of(reason).blame;
+            if blame == Blame::Nobody {
                 continue;
             }
             let entry = counts.entry(reason).or_default();
             entry.reason = reason;
             entry.total += total;
             entry.last_minute += total.saturating_sub(before);
-            if band.is_some() || client_error_rules::STRANGERS.contains(reason) {
+            if band.is_some() || blame == Blame::Stranger {
                 entry.of_work += total.saturating_sub(before);
             }
         }
         let before = base.map_or(sample.unknown_priorities, |base| base.unknown_priorities);
         situation.unknown_priorities_last_minute = sample.unknown_priorities.saturating_sub(before);
+        let before = base.map_or(sample.left_unanswered, |base| base.left_unanswered);
+        situation.left_last_minute = sample.left_unanswered.saturating_sub(before);
+        // The last wrong path is known for ever.
+        let is_recent = |reason| counts.get(reason).is_some_and(|count| count.last_minute > 0);
+        situation.client_mistakes.retain(|mistake| is_recent(mistake.reason));
         situation.refusals = counts.into_values().collect();
         let order =
             |refusal: &RefusalCount| std::cmp::Reverse((refusal.last_minute, refusal.total));

@@ -8,6 +8,7 @@ mod azure;
 mod batch;
 mod dispatch;
 mod drain;
+mod meant;
 
 use std::borrow::Cow;
 
@@ -16,6 +17,8 @@ use http::Method;
 pub(crate) use self::batch::{BatchCall, object_id};
 pub(crate) use self::dispatch::{DeadLetterQuery, DispatchCall};
 pub(crate) use self::drain::{DrainCall, backend_id};
+use self::meant::ENGINE_PATHS;
+pub(crate) use self::meant::{is_usual, meant};
 use crate::reply::Fault;
 use crate::reply::error::{API_METHODS, READ_METHODS};
 
@@ -115,9 +118,6 @@ const DECODINGS_MAX: usize = 4;
 
 /// The methods of a path that only changes something.
 const POST_METHODS: &str = "OPTIONS, POST";
-
-/// The paths of work that vLLM and llama.cpp have outside `/v1/`.
-const ENGINE_PATHS: [&str; 4] = ["/tokenize", "/detokenize", "/rerank", "/score"];
 
 /// The paths that change the models of a server.
 const MODEL_CHANGES: [&str; 7] = [

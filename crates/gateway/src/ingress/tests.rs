@@ -43,7 +43,7 @@ fn read(
     let work = match path::classify(&parts.method, parts.uri.path())? {
         Route::Proxied { api, kind } => (api, kind),
         Route::Options => (Api::OpenAi, RequestKind::Other),
-        _ => return Err(Fault::NoSuchPath),
+        _ => return Err(Fault::NoSuchPath(None)),
     };
     super::read(work, ReadContext { config, caller: None, address: None, draw }, parts, body)
 }

@@ -25,6 +25,8 @@ pub(crate) struct RequestMistake {
     pub(crate) reason: &'static str,
     pub(crate) flow: String,
     pub(crate) model: String,
+    /// Where the backend answered that there is nothing.
+    pub(crate) path: String,
 }
 
 #[derive(Debug, Default)]
@@ -68,24 +70,25 @@ impl EndedRequests {
         newest.map(|(ended, record)| (*ended, Record::clone(record))).collect()
     }
 
-    /// The flow and the model of most requests that ended with a 4xx status since then, for each
-    /// reason. The client's own disconnect is none.
+    /// The flow, the model and the path of most requests that ended with a 4xx status since then,
+    /// for each reason. The client's own disconnect is none.
     pub(super) fn mistakes(&self, since: Time) -> Vec<RequestMistake> {
         let ring = self.ring();
-        let mut counts: BTreeMap<(&'static str, &str, &str), u32> = BTreeMap::new();
+        let mut counts: BTreeMap<(&'static str, [&str; 3]), u32> = BTreeMap::new();
         for (_, record) in ring.records.iter().filter(|(ended, _)| *ended >= since) {
             if (400..499).contains(&record.status) {
-                let key = (record.reason_of_failure(), record.flow.as_str(), record.models().0);
-                *counts.entry(key).or_default() += 1;
+                let texts = [record.flow.as_str(), record.models().0, record.path_not_found()];
+                *counts.entry((record.reason_of_failure(), texts)).or_default() += 1;
             }
         }
-        let mut most: BTreeMap<&'static str, (u32, &str, &str)> = BTreeMap::new();
-        for ((reason, flow, model), count) in counts {
+        let mut most: BTreeMap<&'static str, (u32, [&str; 3])> = BTreeMap::new();
+        for ((reason, texts), count) in counts {
             let known = most.entry(reason).or_default();
-            *known = (*known).max((count, flow, model));
+            *known = (*known).max((count, texts));
         }
-        let entry = |(reason, (_, flow, model)): (&'static str, (u32, &str, &str))| {
-            RequestMistake { reason, flow: flow.to_owned(), model: model.to_owned() }
+        let entry = |(reason, (_, texts)): (&'static str, (u32, [&str; 3]))| {
+            let [flow, model, path] = texts.map(str::to_owned);
+            RequestMistake { reason, flow, model, path }
         };
         most.into_iter().map(entry).collect()
     }
@@ -120,6 +123,7 @@ mod tests {
             reason,
             flow: flow.to_owned(),
             model: model.to_owned(),
+            path: String::new(),
         };
         let wanted =
             [mistake("model_not_found", "a", "llama-3"), mistake("refused_by_backend", "c", "m")];

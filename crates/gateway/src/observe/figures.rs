@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use flow::Time;
 
@@ -34,6 +35,16 @@ impl Observer {
     /// What clients did wrong most often since then, for each reason.
     pub(crate) fn mistakes(&self, since: Time) -> Vec<RequestMistake> {
         self.ended.mistakes(since)
+    }
+
+    /// The last path of a request that does not exist; empty if there was none.
+    pub(crate) fn last_unknown_path(&self) -> String {
+        self.unknown_paths.read().0
+    }
+
+    /// Requests whose clients left before any response began.
+    pub(crate) fn left_unanswered(&self) -> u64 {
+        self.left_unanswered.load(Relaxed)
     }
 
     /// The last text in the place of a priority that names no band, and the requests with one.

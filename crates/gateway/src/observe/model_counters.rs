@@ -12,9 +12,10 @@ use flow::{BANDS, Span};
 use super::Record;
 use super::histogram::Histogram;
 use super::labels::NONE;
-use super::outcome::{self, OUTCOMES, PUSH_ERRORS};
+use super::outcome::{self, PUSH_ERRORS};
 use super::size_histogram::SizeHistogram;
 use super::traces::TraceId;
+use crate::error_codes::{ERROR_CODES, ErrorCode};
 
 /// Status classes as label values, the first for an unknown status; an invalid one counts as the
 /// last.
@@ -53,7 +54,7 @@ pub(super) struct ModelCounters {
 
 /// By outcome and status class.
 #[derive(Debug)]
-struct Endings([[AtomicU64; CLASSES.len()]; OUTCOMES.len()]);
+struct Endings([[AtomicU64; CLASSES.len()]; ERROR_CODES.len()]);
 
 /// The number of requests of a band with one outcome.
 pub(super) struct Ending {
@@ -72,7 +73,7 @@ impl ModelCounters {
             sizes.add(bytes);
         }
         let class = (usize::from(record.status) / 100).min(CLASSES.len() - 1);
-        let outcome = outcome::index(record.outcome);
+        let outcome = ErrorCode::index(record.outcome);
         // A request that did not use the queue must not count in the figures of the queue.
         let Some(band) = record.band.map(|band| band as usize) else {
             self.local.0[outcome][class].fetch_add(1, Relaxed);
@@ -149,12 +150,12 @@ impl ModelCounters {
     pub(super) fn endings(&self) -> impl Iterator<Item = Ending> {
         let bands = self.requests.iter().enumerate().map(|(band, endings)| (Some(band), endings));
         let counts = bands.chain([(None, &self.local)]).flat_map(|(band, outcomes)| {
-            let outcomes = outcomes.0.iter().zip(OUTCOMES);
+            let outcomes = outcomes.0.iter().zip(&ERROR_CODES);
             outcomes.flat_map(move |(classes, outcome)| {
                 let classes = classes.iter().zip(CLASSES);
                 classes.map(move |(count, class)| Ending {
                     band,
-                    outcome,
+                    outcome: outcome.name,
                     class,
                     count: count.load(Relaxed),
                 })
@@ -165,7 +166,7 @@ impl ModelCounters {
 
     /// The number of requests with an outcome, over all bands.
     pub(super) fn ended_in(&self, outcome: &str) -> u64 {
-        let at = outcome::index(outcome);
+        let at = ErrorCode::index(outcome);
         let counts = self.requests.iter().flat_map(|outcomes| &outcomes.0[at]);
         counts.map(|count| count.load(Relaxed)).sum()
     }

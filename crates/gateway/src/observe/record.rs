@@ -159,6 +159,11 @@ impl Record {
         }
     }
 
+    /// The path, if a backend answered that there is nothing; else empty.
+    pub(super) fn path_not_found(&self) -> &str {
+        if self.outcome == outcome::OK && self.status == 404 { &self.path } else { "" }
+    }
+
     /// Whether the request was served successfully.
     pub(super) fn succeeded(&self) -> bool {
         self.outcome == outcome::OK && self.status < 400

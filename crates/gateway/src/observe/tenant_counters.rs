@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 use super::Record;
-use super::outcome::{self, OUTCOMES};
+use crate::error_codes::{ERROR_CODES, ErrorCode};
 
 /// The most tenants with counters.
 const TENANTS_MAX: usize = 10_000;
@@ -25,7 +25,7 @@ pub(super) struct CountersByTenant {
 /// The counters of one tenant.
 #[derive(Debug)]
 pub(super) struct TenantCounters {
-    requests: [AtomicU64; OUTCOMES.len()],
+    requests: [AtomicU64; ERROR_CODES.len()],
     /// Input and output.
     pub(super) tokens: [AtomicU64; 2],
     /// Requests that claimed a higher band than the tenant may have.
@@ -64,7 +64,7 @@ impl CountersByTenant {
 
 impl TenantCounters {
     fn count(&self, record: &Record) {
-        self.requests[outcome::index(record.outcome)].fetch_add(1, Relaxed);
+        self.requests[ErrorCode::index(record.outcome)].fetch_add(1, Relaxed);
         for (sum, tokens) in self.tokens.iter().zip([record.prompt_tokens, record.output_tokens]) {
             sum.fetch_add(tokens.unwrap_or(0), Relaxed);
         }
@@ -73,9 +73,9 @@ impl TenantCounters {
 
     /// The outcomes that have occurred, with their numbers.
     pub(super) fn endings(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let counts = OUTCOMES.iter().zip(&self.requests);
+        let counts = ERROR_CODES.iter().zip(&self.requests);
         counts
-            .map(|(outcome, count)| (*outcome, count.load(Relaxed)))
+            .map(|(outcome, count)| (outcome.name, count.load(Relaxed)))
             .filter(|(_, count)| *count > 0)
     }
 }

@@ -47,8 +47,8 @@ pub(crate) enum Fault {
     InvalidRequest(String),
     /// The name of the model is not valid; the text says why.
     InvalidModel(String),
-    /// No such path; none of a dispatcher's.
-    NoSuchPath,
+    /// No such path, and the one that was meant; none of a dispatcher's.
+    NoSuchPath(Option<&'static str>),
     NoSuchPage,
     /// No live request and none of those that ended last has this id.
     RequestNotFound,

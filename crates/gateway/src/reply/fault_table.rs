@@ -1,133 +1,87 @@
-//! The table of errors: the status, code and text of each fault.
+//! The code of each fault, and its text for the client, which says what to do.
 //!
-//! Codes and statuses are a contract with programs and never change. The texts are for people and
-//! say what to do.
+//! Whether a code has a status and a meaning is checked while compiling: it is a row of
+//! [`ERROR_CODES`](crate::error_codes::ERROR_CODES).
 
 use flow::Span;
 use http::StatusCode;
 
 use super::Fault;
+use crate::error_codes::{ErrorCode, row};
 
 // === impl Fault ===
 
 impl Fault {
+    /// Its row in the table of codes.
+    const fn entry(&self) -> &'static ErrorCode {
+        match self {
+            Self::QueueTimeout(_) | Self::FailedTimeout(..) => const { row("queue_timeout") },
+            Self::FlowFull { .. } => const { row("flow_full") },
+            Self::TooManyFlows => const { row("too_many_flows") },
+            Self::QueueFull => const { row("queue_full") },
+            Self::Preempted => const { row("preempted") },
+            Self::NotCritical => const { row("not_critical") },
+            Self::QueueDisabled => const { row("queue_disabled") },
+            Self::ShuttingDown => const { row("shutting_down") },
+            Self::WaitTooLong => const { row("wait_too_long") },
+            Self::Overloaded => const { row("overloaded") },
+            Self::ClientClosed => const { row("client_closed") },
+            Self::ClientStalled => const { row("client_stalled") },
+            Self::DeadlineExceeded => const { row("deadline_exceeded") },
+            Self::BackendError(_) | Self::BrokenResponse(_) => const { row("backend_error") },
+            Self::NoBackend => const { row("no_backend") },
+            Self::NoBackendInSubset => const { row("no_backend_in_subset") },
+            Self::ModelNotFound(_) | Self::TargetNotFound { .. } => {
+                const { row("model_not_found") }
+            }
+            Self::InvalidRequest(_) | Self::InvalidModel(_) => const { row("invalid_request") },
+            Self::NoSuchPath(_) | Self::NoSuchPage => const { row("not_found") },
+            Self::RequestNotFound => const { row("request_not_found") },
+            Self::BackendNotFound(_) => const { row("backend_not_found") },
+            Self::MethodNotAllowed(_) => const { row("method_not_allowed") },
+            Self::UnsupportedEncoding(_) => const { row("unsupported_encoding") },
+            Self::UpgradeNotSupported => const { row("upgrade_not_supported") },
+            Self::BodyTooLarge(_) => const { row("body_too_large") },
+            Self::RequestTimeout => const { row("request_timeout") },
+            Self::TlsRequired => const { row("tls_required") },
+            Self::TooManyFields => const { row("too_many_headers") },
+            Self::TransferCoding | Self::HostCount => const { row("invalid_request") },
+            Self::BatchDisabled => const { row("batch_disabled") },
+            Self::InvalidField(..) => const { row("invalid_request") },
+            Self::FileNotFound(_) => const { row("file_not_found") },
+            Self::BatchNotFound(_) => const { row("batch_not_found") },
+            Self::FileInUse(_) => const { row("file_in_use") },
+            Self::BatchEnded(_) => const { row("batch_ended") },
+            Self::FileTooLarge(_) => const { row("file_too_large") },
+            Self::StorageFull(_) => const { row("storage_full") },
+            Self::StoreAway(_) | Self::UsageAway => const { row("store_unavailable") },
+            Self::MissingKey => const { row("missing_api_key") },
+            Self::InvalidKey | Self::AdminKey => const { row("invalid_api_key") },
+            Self::ExpiredKey => const { row("expired_api_key") },
+            Self::InvalidToken(_) => const { row("invalid_token") },
+            Self::ModelNotAllowed(_) => const { row("model_not_allowed") },
+            Self::RateLimited(_) => const { row("rate_limit_exceeded") },
+            Self::QuotaExceeded | Self::BatchQuotaExceeded => const { row("insufficient_quota") },
+            Self::AdminOnly => const { row("admin_only") },
+            Self::KeylessChange => const { row("change_needs_key") },
+            Self::ReviewAway(_) => const { row("review_unavailable") },
+            Self::ForeignHost => const { row("host_not_allowed") },
+            Self::UsageDisabled => const { row("usage_disabled") },
+            Self::Internal => const { row("internal") },
+        }
+    }
+
     /// Its machine-readable name.
     pub(crate) const fn code(&self) -> &'static str {
-        match self {
-            Self::QueueTimeout(_) | Self::FailedTimeout(..) => "queue_timeout",
-            Self::FlowFull { .. } => "flow_full",
-            Self::TooManyFlows => "too_many_flows",
-            Self::QueueFull => "queue_full",
-            Self::Preempted => "preempted",
-            Self::NotCritical => "not_critical",
-            Self::QueueDisabled => "queue_disabled",
-            Self::ShuttingDown => "shutting_down",
-            Self::WaitTooLong => "wait_too_long",
-            Self::Overloaded => "overloaded",
-            Self::ClientClosed => "client_closed",
-            Self::ClientStalled => "client_stalled",
-            Self::DeadlineExceeded => "deadline_exceeded",
-            Self::BackendError(_) | Self::BrokenResponse(_) => "backend_error",
-            Self::NoBackend => "no_backend",
-            Self::NoBackendInSubset => "no_backend_in_subset",
-            Self::ModelNotFound(_) | Self::TargetNotFound { .. } => "model_not_found",
-            Self::InvalidRequest(_) | Self::InvalidModel(_) => "invalid_request",
-            Self::NoSuchPath | Self::NoSuchPage => "not_found",
-            Self::RequestNotFound => "request_not_found",
-            Self::BackendNotFound(_) => "backend_not_found",
-            Self::MethodNotAllowed(_) => "method_not_allowed",
-            Self::UnsupportedEncoding(_) => "unsupported_encoding",
-            Self::UpgradeNotSupported => "upgrade_not_supported",
-            Self::BodyTooLarge(_) => "body_too_large",
-            Self::RequestTimeout => "request_timeout",
-            Self::TlsRequired => "tls_required",
-            Self::TooManyFields => "too_many_headers",
-            Self::TransferCoding | Self::HostCount => "invalid_request",
-            Self::BatchDisabled => "batch_disabled",
-            Self::InvalidField(..) => "invalid_request",
-            Self::FileNotFound(_) => "file_not_found",
-            Self::BatchNotFound(_) => "batch_not_found",
-            Self::FileInUse(_) => "file_in_use",
-            Self::BatchEnded(_) => "batch_ended",
-            Self::FileTooLarge(_) => "file_too_large",
-            Self::StorageFull(_) => "storage_full",
-            Self::StoreAway(_) | Self::UsageAway => "store_unavailable",
-            Self::MissingKey => "missing_api_key",
-            Self::InvalidKey | Self::AdminKey => "invalid_api_key",
-            Self::ExpiredKey => "expired_api_key",
-            Self::InvalidToken(_) => "invalid_token",
-            Self::ModelNotAllowed(_) => "model_not_allowed",
-            Self::RateLimited(_) => "rate_limit_exceeded",
-            Self::QuotaExceeded | Self::BatchQuotaExceeded => "insufficient_quota",
-            Self::AdminOnly => "admin_only",
-            Self::KeylessChange => "change_needs_key",
-            Self::ReviewAway(_) => "review_unavailable",
-            Self::ForeignHost => "host_not_allowed",
-            Self::UsageDisabled => "usage_disabled",
-            Self::Internal => "internal",
-        }
+        self.entry().name
     }
 
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::QueueTimeout(_)
-            | Self::FailedTimeout(..)
-            | Self::FlowFull { .. }
-            | Self::TooManyFlows
-            | Self::QueueFull
-            | Self::Preempted
-            | Self::NotCritical
-            | Self::QueueDisabled
-            | Self::ShuttingDown
-            | Self::WaitTooLong
-            | Self::NoBackend
-            | Self::NoBackendInSubset
-            | Self::StoreAway(_)
-            | Self::ReviewAway(_)
-            | Self::UsageAway
-            | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
-            // No client reads it; the log shows it.
-            Self::ClientClosed | Self::ClientStalled => {
-                StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)
-            }
-            Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-            Self::BackendError(_) | Self::BrokenResponse(_) => StatusCode::BAD_GATEWAY,
-            Self::ModelNotFound(_)
-            | Self::TargetNotFound { .. }
-            | Self::NoSuchPath
-            | Self::NoSuchPage
-            | Self::RequestNotFound
-            | Self::BackendNotFound(_)
-            | Self::BatchDisabled
-            | Self::UsageDisabled
-            | Self::FileNotFound(_)
-            | Self::BatchNotFound(_) => StatusCode::NOT_FOUND,
-            Self::InvalidRequest(_)
-            | Self::InvalidModel(_)
-            | Self::InvalidField(..)
-            | Self::TransferCoding
-            | Self::HostCount
-            | Self::TlsRequired => StatusCode::BAD_REQUEST,
-            Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::UnsupportedEncoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::UpgradeNotSupported => StatusCode::NOT_IMPLEMENTED,
-            Self::FileInUse(_) | Self::BatchEnded(_) => StatusCode::CONFLICT,
-            Self::BodyTooLarge(_) | Self::FileTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::StorageFull(_) => StatusCode::INSUFFICIENT_STORAGE,
-            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::MissingKey
-            | Self::InvalidKey
-            | Self::AdminKey
-            | Self::ExpiredKey
-            | Self::InvalidToken(_) => StatusCode::UNAUTHORIZED,
-            Self::ModelNotAllowed(_)
-            | Self::BatchQuotaExceeded
-            | Self::AdminOnly
-            | Self::KeylessChange
-            | Self::ForeignHost => StatusCode::FORBIDDEN,
-            Self::RateLimited(_) | Self::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::BatchQuotaExceeded => StatusCode::FORBIDDEN,
+            // Each row has a valid status, as a test checks.
+            _ => StatusCode::from_u16(self.entry().status)
+                .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
 
@@ -226,6 +180,12 @@ impl Fault {
             Self::BrokenResponse(what) => {
                 format!("The response broke off: {what}. Send the request again.")
             }
+            Self::NoSuchPath(Some(meant)) => {
+                format!("There is nothing at this path: did you mean {meant}?")
+            }
+            Self::NoSuchPath(None) => {
+                "There is nothing at this path: the API begins with /v1/ or /api/.".to_owned()
+            }
             Self::MethodNotAllowed(methods) => {
                 format!("This path does not take this method: it takes {methods}.")
             }
@@ -294,7 +254,6 @@ impl Fault {
             Self::ClientClosed => "The client closed the connection.",
             Self::ClientStalled => "The client did not read the response in time.",
             Self::DeadlineExceeded => "The request would miss its own deadline: allow more time.",
-            Self::NoSuchPath => "There is nothing at this path: the API begins with /v1/ or /api/.",
             Self::RequestNotFound => {
                 "The gateway knows no such request: it waits nowhere, and is not among the last \
                  thousand that ended."

@@ -81,7 +81,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
             "",
         ),
         (Fault::InvalidModel("what is wrong".into()), 400, invalid, "invalid_request", model(), ""),
-        (Fault::NoSuchPath, 404, invalid, "not_found", none(), ""),
+        (Fault::NoSuchPath(None), 404, invalid, "not_found", none(), ""),
         (Fault::NoSuchPage, 404, invalid, "not_found", none(), ""),
         (Fault::RequestNotFound, 404, invalid, "request_not_found", none(), ""),
         (Fault::BackendNotFound(what()), 404, invalid, "backend_not_found", none(), ""),

@@ -89,7 +89,7 @@ pub(super) async fn answer(
             Content::whole(Box::pin(drain_route::answer(state, call, request, client)).await)
         }
         Ok(_) if doors.is_dispatcher() => refuse(request, format, Fault::NoSuchPage).await,
-        Ok(_) => refuse(request, format, Fault::NoSuchPath).await,
+        Ok(_) => refuse_path(&worker, request, format).await,
         Err(fault) if foreign_sites::is_refusal(&fault) => {
             refuse_foreign(&worker, request, format, fault).await
         }
@@ -135,6 +135,25 @@ async fn refuse(
     drop(parts);
     rest.await;
     Content::whole(error::response_in(format, &fault.into()))
+}
+
+/// Refuses a request to a path that does not exist. An operator should see one that was meant as
+/// work; browsers and scanners read such paths all day.
+async fn refuse_path(
+    worker: &Worker,
+    request: HttpRequest<Incoming>,
+    format: ErrorFormat,
+) -> Response<Content> {
+    let fault = Fault::NoSuchPath(path::meant(request.uri().path()));
+    if path::is_read(request.method()) {
+        return refuse(request, format, fault).await;
+    }
+    let (parts, body) = request.into_parts();
+    request_body::pass_over(&parts.headers, body).await;
+    worker.state.observer.unknown_path(parts.uri.path());
+    let mut record = record_of(worker, &parts);
+    record.band = None;
+    unread(record, fault.into(), format, &parts)
 }
 
 /// Refuses a request of a website. An operator should see that one tried.

@@ -22,6 +22,7 @@ fn m03_a_wrong_model_name_is_named_with_the_one_that_was_meant() {
         reason: "model_not_found",
         flow: "team-a".into(),
         model: "llama-3".into(),
+        path: String::new(),
         suggestion: Some("llama3".into()),
     }];
     let finding = only(&situation);
@@ -32,12 +33,61 @@ fn m03_a_wrong_model_name_is_named_with_the_one_that_was_meant() {
     assert!(finding.advice.starts_with("Did they mean \"llama3\"?"), "{}", finding.advice);
 }
 
+#[test]
+fn m03_a_wrong_path_of_an_earlier_time_is_not_told() {
+    let mistake = || ClientMistake { reason: "not_found", ..ClientMistake::default() };
+    let situation = Situation { client_mistakes: vec![mistake()], ..well() };
+    let told = |ended: u64| {
+        let sample = Sample { endings: [((None, "not_found"), ended)].into(), ..at(1) };
+        Trends::default().judge(situation.clone(), sample).situation.client_mistakes.len()
+    };
+    assert_eq!((told(0), told(3)), (0, 1));
+}
+
+/// The advice is that of the table of codes; a code without one is told with its meaning.
+#[test]
+fn m03_each_reason_is_told_with_its_advice_or_its_meaning() {
+    let advice = |reason| only(&refused(&[(reason, 20)], 0)).advice;
+    assert!(advice("rate_limit_exceeded").contains("[[tenants]]"));
+    let meant = "body_too_large means: the body is larger than `server.body_limit`.";
+    assert!(advice("body_too_large").starts_with(meant));
+}
+
 /// Anybody can send wrong keys, so they alone are no trouble, but never well either.
 #[test]
 fn m03_wrong_keys_are_a_warning_however_many() {
     let finding = only(&refused(&[("invalid_api_key", 50)], 0));
     assert_eq!((finding.id, finding.level), ("client_errors", Level::Warning));
     assert!(finding.text.starts_with("50 of 50 requests"), "{}", finding.text);
+}
+
+#[test]
+fn m03_a_path_that_does_not_exist_is_named_with_the_one_that_was_meant() {
+    let mut situation = refused(&[("not_found", 30)], 0);
+    situation.client_mistakes = vec![ClientMistake {
+        reason: "not_found",
+        path: "/chat/completions".into(),
+        suggestion: Some("/v1/chat/completions".into()),
+        ..ClientMistake::default()
+    }];
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.level), ("client_errors", Level::Warning));
+    let wanted = "30 of 30 requests of the last minute were sent to a path that does not exist, \
+                  mostly at /chat/completions";
+    assert_eq!(finding.text, wanted);
+    assert!(finding.advice.starts_with("Did they mean /v1/chat/completions?"));
+}
+
+/// Editors leave many requests by design, so that some are no finding. Most are never green.
+#[test]
+fn m03_clients_that_leave_are_a_finding_if_most_do() {
+    let left = |left_last_minute, served| Situation { left_last_minute, ..refused(&[], served) };
+    assert_eq!(ids(&left(50, 50)), [""; 0]);
+    assert_eq!(ids(&left(1, 0)), [""; 0]);
+    let finding = only(&left(51, 50));
+    assert_eq!((finding.id, finding.level), ("client_errors", Level::Warning));
+    assert!(finding.text.starts_with("51 of 101 requests"), "{}", finding.text);
+    assert_eq!(only(&left(2, 0)).level, Level::Warning);
 }
 
 #[test]

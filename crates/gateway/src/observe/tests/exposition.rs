@@ -9,9 +9,7 @@ use http::header::ACCEPT;
 
 use super::{named, parsed, refused, served, sum};
 use crate::backend::Attempt;
-use crate::observe::outcome::OUTCOMES;
 use crate::observe::{MetricsFormat, Observer, ProcessStatus, Record, RequestCounters};
-use crate::reply::Fault;
 
 /// The metrics that the source names, under their names here, with all labels and the type.
 const NAMED: &[(&str, &[&str], &str)] = &[
@@ -180,47 +178,6 @@ fn m01_promtool_accepts_the_text_without_complaint() {
     assert!(output.status.success() && complaint.is_empty(), "{complaint}");
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(table.contains("tidegate_queue_length"), "{table}");
-}
-
-/// A code that is missing in the list of outcomes would be counted as `other`.
-#[test]
-fn every_code_of_the_reply_table_has_a_series_of_its_own() {
-    let text = String::new;
-    let faults = [
-        Fault::QueueTimeout(Span::ZERO),
-        Fault::FlowFull { flow: String::new(), capacity: 0 },
-        Fault::TooManyFlows,
-        Fault::QueueFull,
-        Fault::Preempted,
-        Fault::NotCritical,
-        Fault::QueueDisabled,
-        Fault::ShuttingDown,
-        Fault::WaitTooLong,
-        Fault::Overloaded,
-        Fault::ClientClosed,
-        Fault::ClientStalled,
-        Fault::DeadlineExceeded,
-        Fault::BackendError(text()),
-        Fault::NoBackend,
-        Fault::ModelNotFound(text()),
-        Fault::InvalidRequest(text()),
-        Fault::NoSuchPath,
-        Fault::MethodNotAllowed(""),
-        Fault::BodyTooLarge(0),
-        Fault::RequestTimeout,
-        Fault::BatchDisabled,
-        Fault::FileNotFound(text()),
-        Fault::BatchNotFound(text()),
-        Fault::FileInUse(text()),
-        Fault::BatchEnded(""),
-        Fault::FileTooLarge(0),
-        Fault::StorageFull(text()),
-        Fault::StoreAway(text()),
-        Fault::Internal,
-    ];
-    for fault in faults {
-        assert!(OUTCOMES.contains(&fault.code()), "{}", fault.code());
-    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! `docs/ERRORS.md`: every error that a client can get, generated from the table of faults.
 //!
-//! The reasons stand here, in a match without a default: a new fault does not compile without one.
+//! Who is at fault and when stand in the table of codes.
 
 use flow::Span;
+use http::StatusCode;
 
+use crate::error_codes::{Blame, ERROR_CODES, ErrorCode};
 use crate::reply::Fault;
 
 /// Set, the test writes the document instead of comparing it.
@@ -17,8 +19,12 @@ This is OpenAI's format. On `/api/*` errors have Ollama's format, and a code:
 `{\"error\": \"…\", \"code\": \"…\"}`. Codes and statuses do not change. This page is generated from
 the code: `UPDATE_DOCUMENTS=1 cargo test --workspace --lib -- error_reference` brings it up to date.
 
-| code | status | type | when | message |
-|---|---|---|---|---|
+*At fault* is where to look: `capacity` means that more requests come than the backends serve,
+`a setting` a limit or a switch of the operator, and `unknown client` that anybody can cause the
+error without a key.
+
+| code | status | type | at fault | when | message |
+|---|---|---|---|---|---|
 ";
 
 /// One fault of each code.
@@ -45,7 +51,7 @@ fn samples() -> Vec<Fault> {
         Fault::BodyTooLarge(33_554_432),
         Fault::RequestTimeout,
         Fault::UnsupportedEncoding("br".into()),
-        Fault::NoSuchPath,
+        Fault::NoSuchPath(None),
         Fault::MethodNotAllowed("POST"),
         Fault::UpgradeNotSupported,
         Fault::BatchDisabled,
@@ -60,7 +66,6 @@ fn samples() -> Vec<Fault> {
         Fault::StoreAway("connection refused".into()),
         Fault::MissingKey,
         Fault::InvalidKey,
-        Fault::AdminKey,
         Fault::ExpiredKey,
         Fault::InvalidToken("The token has expired: ask for a new one."),
         Fault::ModelNotAllowed("gpt".into()),
@@ -75,152 +80,56 @@ fn samples() -> Vec<Fault> {
     ]
 }
 
-/// When a client gets this fault.
-#[expect(clippy::too_many_lines, reason = "a table with one row for each fault")]
-fn when(fault: &Fault) -> &'static str {
-    use Fault::*;
-    match fault {
-        QueueTimeout(_) | FailedTimeout(..) => {
-            "the request waited for its whole time to live (`queue.queue_ttl` or \
-                `queue.hold_ttl`)"
-        }
-        FlowFull { .. } => {
-            "the flow of the request has as many waiting requests as it may have \
-                (`queue.flow_capacity`, or `capacity` in `[[flows]]`), and none of them has a \
-                lower band. With `queue.session_by` also: this request waited, and a session \
-                that had fewer waiting requests than its share took its place"
-        }
-        QueueFull => "the queue has `queue.total_capacity` waiting requests",
-        TooManyFlows => "the queue is full, and this flow has no waiting request yet",
-        Preempted => {
-            "the queue or the flow was full, and a request of a higher band took the place of \
-                this one"
-        }
-        NotCritical => {
-            "the request would have to wait, but only critical requests may wait \
-                (`queue.admission = \"critical-only\"`)"
-        }
-        QueueDisabled => {
-            "the request would have to wait, but the queue is off (`queue.enabled = false`)"
-        }
-        WaitTooLong => {
-            "one of three reasons. A critical request never gets it. (1) The overload lasts \
-                (`queue.overload_after`), and this request is late or would be \
-                (`queue.slo_ttft`). (2) The client's deadline leaves less time than a first token \
-                usually takes. (3) The predicted wait exceeds the time to live (only with \
-                `queue.refuse_hopeless`)"
-        }
-        ShuttingDown => "the gateway is shutting down",
-        Overloaded => {
-            "one of four reasons. (1) There are more connections than \
-                `server.connections_max`, or than the files that the process may open. (2) More \
-                than 256 [reads](GATEWAY.md#reads-and-options) run at once. (3) The request bodies \
-                together exceed `server.bodies_limit`. (4) `/status/stream`: 64 viewers are \
-                there, or 16 of this address"
-        }
-        DeadlineExceeded => {
-            "the time of `X-Request-Timeout-Ms` or `X-Deadline-Ms` has passed; or the request \
-                still waits in the queue, and less time is left than a first token usually takes"
-        }
-        BackendError(_) | BrokenResponse(_) => {
-            "every attempt failed, and no backend responded; also the code in the last part \
-                of a stream that [broke off](GATEWAY.md#when-a-response-breaks-off)"
-        }
-        NoBackend => {
-            "no backend is configured or found yet; or no backend lists the configured model, \
-                and `queue.hold_capacity` requests already wait for such models"
-        }
-        NoBackendInSubset => {
-            "`epp` only: none of the endpoints that the proxy allows is a backend of the \
-                model, and `[[models]]` does not name the model"
-        }
-        ModelNotFound(_) | TargetNotFound { .. } => {
-            "no backend lists the model, and `[[models]]` does not name it"
-        }
-        InvalidRequest(_) | InvalidModel(_) | InvalidField(..) | TransferCoding | HostCount => {
-            "the request is invalid; the message says why"
-        }
-        TooManyFields => "the head has more than 100 fields",
-        TlsRequired => "the client speaks HTTP without TLS to a port with `[server.tls]`",
-        BodyTooLarge(_) => "the body is larger than `server.body_limit`",
-        RequestTimeout => "the client sent the request too slowly",
-        UnsupportedEncoding(_) => "the body has another content encoding than `gzip` or `deflate`",
-        NoSuchPath | NoSuchPage => "the path does not exist",
-        MethodNotAllowed(_) => "the path does not take this method; `Allow` lists its methods",
-        UpgradeNotSupported => "the client asked for a WebSocket",
-        BatchDisabled => "the gateway has no folder for batches",
-        FileNotFound(_) => "there is no such file",
-        BackendNotFound(_) => "`/backends/{id}/drain`: no backend has this id",
-        RequestNotFound => "`/requests/{id}`: no request has the id that runs or ended lately",
-        BatchNotFound(_) => "there is no such batch",
-        FileInUse(_) => "a batch needs the file",
-        BatchEnded(_) => "the batch has ended and cannot be cancelled",
-        FileTooLarge(_) => "the file is larger than `batch.file_limit`",
-        StorageFull(_) => "there is no room on the disk or in `batch.files_limit`",
-        StoreAway(_) | UsageAway => {
-            "the gateway cannot reach the Redis or the Pub/Sub of the queue, cannot open the \
-                folder of batches yet, or cannot read the accounts"
-        }
-        MissingKey => {
-            "with tenants: the request has neither a key nor a client certificate. On a \
-                status page: the request has no admin key"
-        }
-        InvalidKey => "with tenants: the key is unknown, or the certificate names no tenant",
-        AdminKey => "with tenants: the key is one of an operator, and the path is for clients",
-        ExpiredKey => "with tenants: the key has expired",
-        InvalidToken(_) => {
-            "with `[auth.jwt]`: the token is not accepted; the message says why, for example \
-                because it has expired, or is for another audience"
-        }
-        ModelNotAllowed(_) => {
-            "the tenant may not use the model; or the request names no model, and the tenant \
-                may use only some models"
-        }
-        AdminOnly => "the path needs an admin key, or an admin key with the right `change`",
-        ReviewAway(_) => {
-            "with `admin.kubernetes_tokens`: the API server of Kubernetes cannot say what the \
-                token of the request may do; the message says why"
-        }
-        KeylessChange => {
-            "a change, such as a drain, came from another machine, and no admin key is configured"
-        }
-        RateLimited(_) => {
-            "the requests or the tokens that the tenant may use in a minute are used up; \
-                `type` is `requests` or `tokens`, and `Retry-After` says when there is room \
-                again, at most 59 s"
-        }
-        QuotaExceeded | BatchQuotaExceeded => {
-            "the tokens of the tenant's day or month are used up, and `on_quota` is `refuse`; \
-                `Retry-After` is the time until the next day or month. A request of a batch gets \
-                this code with status 403, which ends the request"
-        }
-        UsageDisabled => "`/usage`, and no `usage.file` is set",
-        ForeignHost => {
-            "a website of another origin may have sent the request, or the `Host` is a name that \
-                somebody else may own and the request looks like one of a browser \
-                ([SECURITY.md](SECURITY.md#websites)), without a key; `server.cors_origins` allows \
-                websites to use the API"
-        }
-        Internal => "an error inside the gateway",
-        ClientClosed => "the client disconnected; only metrics and the access log show it",
-        ClientStalled => {
-            "the client did not read its response for `server.write_timeout`, and the response \
-                was cut; only metrics and the access log show it"
-        }
+/// The words of the document for who is at fault.
+fn at_fault(blame: Blame) -> &'static str {
+    match blame {
+        Blame::Nobody => "nobody",
+        Blame::Client => "client",
+        Blame::Stranger => "unknown client",
+        Blame::Operator => "a setting",
+        Blame::Time | Blame::Place | Blame::Busy => "capacity",
+        Blame::Backend => "backends",
+        Blame::Storage => "storage",
+        Blame::Gateway => "gateway",
     }
 }
 
 fn reference() -> String {
     let row = |fault: &Fault| {
-        let (code, status) = (fault.code(), fault.status().as_u16());
+        let code = ErrorCode::of(fault.code());
+        let (name, status, when) = (code.name, fault.status().as_u16(), code.when);
         let (family, message) = (fault.family(), fault.message());
-        format!("| `{code}` | {status} | `{family}` | {} | {message} |\n", when(fault))
+        let at_fault = at_fault(code.blame);
+        format!("| `{name}` | {status} | `{family}` | {at_fault} | {when} | {message} |\n")
     };
     let rows = samples().iter().map(row).collect::<String>();
     let last = [Fault::ClientClosed, Fault::ClientStalled].map(|fault| {
-        format!("`{}` ({}): {}.\n", fault.code(), fault.status().as_u16(), when(&fault))
+        let ErrorCode { name, status, when, .. } = ErrorCode::of(fault.code());
+        format!("`{name}` ({status}): {when}; only metrics and the access log show it.\n")
     });
     format!("{HEAD}{rows}\n{}", last.join("\n"))
+}
+
+/// Codes that no client gets: outcomes in metrics, and reasons of the diagnosis.
+const INNER: [&str; 7] = [
+    "ok",
+    "client_closed",
+    "client_stalled",
+    "failed_by_backend",
+    "refused_by_backend",
+    "response_unseen",
+    "other",
+];
+
+#[test]
+fn c09_every_code_has_one_row_a_valid_status_and_a_place_in_the_reference() {
+    let samples = samples();
+    for (at, code) in ERROR_CODES.iter().enumerate() {
+        assert_eq!(ErrorCode::index(code.name), at, "{} is there twice", code.name);
+        let told = samples.iter().any(|fault| fault.code() == code.name);
+        assert_ne!(told, INNER.contains(&code.name), "{}", code.name);
+        assert!(!told || StatusCode::from_u16(code.status).is_ok(), "{}", code.name);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Priorities that clients name and that do not exist. They have no effect, by promise; without a
-//! word about it, a client that writes `urgent` waits among all others and does not know why.
+//! What clients name and what does not exist: priorities and paths. A priority that is no band has
+//! no effect, by promise; without a word about it, a client that writes `urgent` waits among all
+//! others and does not know why. Anybody can send such texts, so that few are kept.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +11,7 @@ const TEXT_MAX: usize = 64;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct UnknownPriorities {
+pub(super) struct UnknownTexts {
     total: AtomicU64,
     texts: Mutex<Texts>,
 }
@@ -21,9 +22,9 @@ struct Texts {
     last: String,
 }
 
-// === impl UnknownPriorities ===
+// === impl UnknownTexts ===
 
-impl UnknownPriorities {
+impl UnknownTexts {
     /// Counts a request. Returns whether its text is new and is to be told: beyond the bound no
     /// text is, since a client may invent one for each request.
     pub(super) fn add(&self, text: &str) -> bool {
@@ -52,8 +53,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m03_each_unknown_priority_is_told_once_and_a_bounded_number() {
-        let unknown = UnknownPriorities::default();
+    fn m03_each_unknown_text_is_told_once_and_a_bounded_number() {
+        let unknown = UnknownTexts::default();
         assert!(unknown.add("urgent") && !unknown.add("urgent") && unknown.add("asap"));
         let told = (0..1000).filter(|number| unknown.add(&format!("p{number}"))).count();
         assert_eq!(told, TEXTS_MAX - 2);
