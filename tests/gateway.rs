@@ -26,6 +26,7 @@ mod flooding_tenant;
 mod foreign_pages;
 mod full_log_pipe;
 mod head_method;
+mod hidden_tokens;
 mod hold;
 mod http2_floods;
 mod http2_window;
