@@ -80,6 +80,7 @@ mod tokens;
 mod top;
 mod traces;
 mod unfit_requests;
+mod unpaid;
 mod usage;
 mod usage_attack;
 mod wedged;
