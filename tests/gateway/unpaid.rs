@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use super::tenant_rights::upload;
 use crate::support::gateway::{ONE, config};
 use crate::support::keys::Keys;
 use crate::support::scripted_response::Step;
@@ -254,4 +255,27 @@ fn x05_a_stream_that_breaks_off_costs_what_came() {
     assert!(call.answer().is_err(), "it was cut");
     let tokens = used(&gateway, &key, "accounted", |_| true);
     assert!((2250..2400).contains(&tokens), "{tokens}");
+}
+
+/// The dispatcher leaves a request like any client when its batch is cancelled.
+#[test]
+fn x05_d10_a_batch_that_is_cancelled_has_used_what_was_sent() {
+    let (keys, backend) = (Keys::new(), Backend::held());
+    let key = keys.tenant("alpha", "a");
+    let batches = "[batch]\nfolder = \"batches\"\n\
+        [[dispatch.queues]]\nname = \"batch\"\ngates = [\"open\"]\n\
+        [[dispatch.gates]]\nname = \"open\"\nkind = \"constant\"\ncapacity = 100\n";
+    let text = text(&keys, 1, &backend).replace("answer_timeout = \"2s\"", "");
+    let gateway = Gateway::start(&format!("{batches}{text}"));
+    let file = gateway.ask(&upload(&key, 1)).json()["id"].clone();
+    let wanted = json!({"input_file_id": file, "endpoint": "/v1/chat/completions",
+        "completion_window": "24h"});
+    let create = HttpRequest::post("/v1/batches", wanted.to_string());
+    let batch = gateway.ask(&create.key(&key)).json()["id"].as_str().unwrap().to_owned();
+    backend.await_running(1);
+    let cancel = HttpRequest::post(&format!("/v1/batches/{batch}/cancel"), "");
+    assert_eq!(gateway.ask(&cancel.key(&key)).status, 200);
+    backend.await_left(1);
+    refused(&gateway, &key, "the batch");
+    assert!(used(&gateway, &key, "accounted", |tokens| tokens > 0) < 100);
 }

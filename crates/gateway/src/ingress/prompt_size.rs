@@ -57,7 +57,8 @@ impl PromptSize {
     pub(super) const MEDIUM: Self = Self { text: 0, media: 1 };
 
     pub(super) fn tokens(self) -> u64 {
-        self.text.div_ceil(BYTES_PER_TOKEN) + self.media * MEDIUM_TOKENS
+        let media = self.media.saturating_mul(MEDIUM_TOKENS);
+        self.text.div_ceil(BYTES_PER_TOKEN).saturating_add(media)
     }
 
     /// The same, once for each of so many times.

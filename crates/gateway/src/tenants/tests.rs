@@ -62,7 +62,7 @@ fn x05_tokens_count_as_estimated_and_then_as_used() {
     // A request without a response costs nothing.
     let dropped = charge(600, at(100)).unwrap();
     assert!(charge(1, at(100)).is_err());
-    drop(dropped);
+    dropped.settle(Some(0), 0);
     let kept = charge(600, at(100)).unwrap();
     kept.settle(None, 0);
     assert!(charge(1, at(100)).is_err(), "the estimate of an unknown response stays");
