@@ -19,6 +19,7 @@ mod tenants;
 mod timeouts;
 mod tls;
 mod unannounced_modes;
+mod unpaid;
 mod usage;
 
 use crate::support::{HttpRequest, chat};

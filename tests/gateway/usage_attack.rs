@@ -96,7 +96,7 @@ fn one_tenant(keys: &Keys, sections: &str, backend: &Backend) -> (Gateway, Strin
 }
 
 /// The prompt, cached and completion tokens that these requests were charged with.
-fn charged(backend: &Backend, asks: &[HttpRequest]) -> [u64; 3] {
+pub(super) fn charged(backend: &Backend, asks: &[HttpRequest]) -> [u64; 3] {
     let keys = Keys::new();
     let (gateway, key) = one_tenant(&keys, "", backend);
     for ask in asks {

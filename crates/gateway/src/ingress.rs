@@ -7,6 +7,7 @@ pub(crate) mod address;
 mod band;
 mod batch_sender;
 mod body_key;
+mod body_prompts;
 mod caller;
 mod content_encoding;
 mod content_type;
@@ -46,6 +47,7 @@ use self::cost_estimate::CostEstimate;
 use self::headers::{ControlHeaders, text};
 use self::json_body::{BodyFields, ModelName};
 use self::path::{Api, RequestKind, Route};
+use self::prompt_size::PromptSize;
 use self::prompt_text::CacheScope;
 use self::request_flow::{RequestFlow, listed};
 use self::workload::WorkloadContext;
@@ -322,11 +324,11 @@ fn look<'a>(
     }
     let content_type = ContentType::of(controls)?;
     if content_type.is("multipart/form-data") {
-        let named = form_model::model(content_type.0, body)?.map(checked).transpose()?;
-        return Ok((BodyFields::default(), named));
+        let form = form_model::read(content_type.0, body)?;
+        return Ok((BodyFields::none(form.size), form.model.map(checked).transpose()?));
     }
     if !json_body::begins_object(body) {
-        return Ok((BodyFields::default(), None));
+        return Ok((BodyFields::none(PromptSize::of_bytes(body.len())), None));
     }
     let fields = json_body::parse(body)?;
     let named = fields.model().ok().flatten().map(checked).transpose()?;
@@ -346,7 +348,7 @@ pub(crate) fn check(body: &[u8]) -> Result<(), Fault> {
 /// The estimated number of prompt tokens of a body. A body that cannot be parsed counts as text.
 pub(crate) fn prompt_tokens(body: &[u8]) -> u64 {
     json_body::parse(body)
-        .map_or(body.len() as u64 / BYTES_PER_TOKEN, |fields| fields.prompt_size.tokens())
+        .map_or(body.len() as u64 / BYTES_PER_TOKEN, |fields| fields.prompts.tokens())
 }
 
 /// A model name that can be shown, logged and forwarded.

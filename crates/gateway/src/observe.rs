@@ -43,7 +43,7 @@ pub(crate) use ended_requests::RequestMistake;
 pub(crate) use last_answers::LastRefusals;
 pub(crate) use outcome::UNSEEN;
 pub(crate) use prometheus_writer::MetricsFormat;
-pub(crate) use record::Record;
+pub(crate) use record::{ChargedTokens, Record};
 pub(crate) use snapshot::Snapshot;
 pub(crate) use traces::{RequestTrace, TRACEPARENT, Tracer};
 

@@ -22,7 +22,6 @@ use crate::ingress::{self, Intent};
 use crate::places::Place;
 use crate::scheduler::Permit;
 use crate::state::State;
-use crate::tenants::Charge;
 
 pub(crate) use admission::Admitted;
 pub(crate) use deadline::ResponseTimeout;
@@ -51,8 +50,6 @@ pub(crate) struct Request {
     hold_place: Option<Place>,
     /// Its place among the requests that only read.
     read_place: Option<Place>,
-    /// What its tenant was charged with.
-    charge: Option<Charge>,
 }
 
 // === impl Request ===
@@ -83,7 +80,6 @@ impl Request {
             waits_since: None,
             hold_place: None,
             read_place: None,
-            charge: None,
         })
     }
 

@@ -63,8 +63,7 @@ pub(crate) struct Now {
     pub(crate) secs: u64,
 }
 
-/// What a request was charged with. If it is dropped before [`Charge::settle`], the request counts
-/// with the tokens of [`Charge::sent`].
+/// What a request was charged with. If it is dropped before [`Charge::settle`], its estimate stays.
 #[derive(Debug, Default)]
 pub(crate) struct Charge {
     hold: Option<Hold>,
@@ -80,8 +79,6 @@ struct Hold {
     in_minute: Option<(u64, u64)>,
     /// The tokens that are reserved in the quotas.
     in_quota: Option<u64>,
-    /// What the request used at least, as it is at a backend.
-    sent: u64,
 }
 
 // === impl TenantLimits ===
@@ -153,7 +150,7 @@ impl TenantLimits {
         };
         amounts.quota.reserve(in_quota.unwrap_or(0), day);
         drop(amounts);
-        Ok(Charge { hold: Some(Hold { used, in_minute, in_quota, sent: 0 }), demoted })
+        Ok(Charge { hold: Some(Hold { used, in_minute, in_quota }), demoted })
     }
 
     /// Which quota of a tenant is used up (`day` or `month`), and the time until the next period.
@@ -233,13 +230,6 @@ impl Amounts {
 // === impl Charge ===
 
 impl Charge {
-    /// The request goes to a backend. From now on it costs at least its prompt.
-    pub(crate) fn sent(&mut self, prompt: u64) {
-        if let Some(hold) = &mut self.hold {
-            hold.sent = prompt;
-        }
-    }
-
     /// Replaces the estimate by the tokens that the request used, `secs` after 1970; `None` keeps
     /// the estimate.
     pub(crate) fn settle(mut self, tokens: Option<u64>, secs: u64) {
@@ -266,7 +256,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.settle(Some(self.sent), None);
+        self.settle(None, None);
     }
 }
 

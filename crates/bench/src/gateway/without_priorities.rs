@@ -68,7 +68,7 @@ const EDITS: [Edit; 12] = [
     Edit {
         file: "crates/gateway/src/ingress/json_body.rs",
         site: "self.tier = tier(scanner)?",
-        instead: "PromptSize::default().add(scanner)?",
+        instead: "PromptSize::skip(scanner)?",
     },
     Edit {
         file: "crates/gateway/src/reply/headers.rs",

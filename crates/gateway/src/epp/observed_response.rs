@@ -97,6 +97,9 @@ impl ObservedResponse {
         }
         if let Some(request) = &mut self.request {
             request.record.attempted(attempt);
+            if !head_of.status.is_success() {
+                request.attempt_failed(attempt, !head_of.is_envoys());
+            }
             add_room(&mut self.added, request);
             let first_byte = request.record.response_began(head_of.status);
             self.endpoint.note(request.begun(), first_byte, request.intent.streamed);

@@ -17,10 +17,8 @@ pub(super) enum BodyKey {
     OutputLimit,
     Choices,
     Options,
-    /// Text of the prompt.
+    /// Text of the prompt, or what a template may write into it.
     Prompt,
-    /// The template may write it into the prompt, but need not.
-    Template,
     CacheSalt,
     User,
     Session,
@@ -45,7 +43,7 @@ pub(super) enum KeyProblem {
 pub(super) struct SeenKeys(u32);
 
 /// The keys of the outermost object.
-const BODY: [(&str, BodyKey); 29] = [
+const BODY: [(&str, BodyKey); 32] = [
     ("model", BodyKey::Model),
     ("name", BodyKey::Name),
     ("stream", BodyKey::Stream),
@@ -68,8 +66,11 @@ const BODY: [(&str, BodyKey); 29] = [
     ("suffix", BodyKey::Prompt),
     ("query", BodyKey::Prompt),
     ("documents", BodyKey::Prompt),
-    ("chat_template", BodyKey::Template),
-    ("chat_template_kwargs", BodyKey::Template),
+    ("queries", BodyKey::Prompt),
+    ("text_1", BodyKey::Prompt),
+    ("text_2", BodyKey::Prompt),
+    ("chat_template", BodyKey::Prompt),
+    ("chat_template_kwargs", BodyKey::Prompt),
     ("cache_salt", BodyKey::CacheSalt),
     ("user", BodyKey::User),
     ("session", BodyKey::Session),

@@ -15,7 +15,7 @@ pub(super) struct CostEstimate {
     pub(super) prompt: u64,
     /// Prompt and output, of all choices.
     pub(super) tokens: u64,
-    /// The number of responses to the prompt.
+    /// The number of responses to all prompts.
     pub(super) choices: u64,
 }
 
@@ -35,12 +35,18 @@ const OUTPUT_TOKENS: u64 = 256;
 /// More choices per prompt than any server supports.
 const CHOICES_MAX: u64 = 128;
 
+/// The number of responses: so many choices for each prompt.
+fn responses(kind: RequestKind, fields: &BodyFields<'_>) -> u64 {
+    let prompts = if kind == RequestKind::Completion { fields.prompts.count() } else { 1 };
+    fields.choices.unwrap_or(1).clamp(1, CHOICES_MAX).saturating_mul(prompts)
+}
+
 // === impl CostEstimate ===
 
 impl CostEstimate {
     pub(super) fn of(kind: RequestKind, fields: &BodyFields<'_>, bytes: usize, unit: Cost) -> Self {
-        let prompt = fields.prompt_size.tokens().max(1);
-        let choices = fields.choices.unwrap_or(1).clamp(1, CHOICES_MAX);
+        let prompt = fields.prompts.tokens().max(1);
+        let choices = responses(kind, fields);
         let output = match kind {
             RequestKind::Embedding => 0,
             _ if kind.generates() => fields.output.unwrap_or(OUTPUT_TOKENS),
@@ -71,8 +77,8 @@ impl TokenClaim {
         };
         let output = fields.output.filter(|_| kind != RequestKind::Embedding);
         Self {
-            prompt: fields.prompt_size.tokens().max(1),
-            choices: fields.choices.unwrap_or(1).clamp(1, CHOICES_MAX),
+            prompt: fields.prompts.tokens().max(1),
+            choices: responses(kind, &fields),
             output,
             generates: kind.generates(),
         }

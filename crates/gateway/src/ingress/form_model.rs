@@ -1,4 +1,4 @@
-//! The model field of a multipart form, as in uploads of audio and images.
+//! The model field and the size of a multipart form, as in uploads of audio and images.
 //!
 //! The model decides what a tenant may do. So a form that another parser could read in another way
 //! is refused: one that names the model twice or in another spelling, is malformed, has text around
@@ -14,6 +14,7 @@ use memchr::{memchr, memchr2, memchr2_iter, memmem};
 use super::body_key::is_like_model;
 use super::json_body::{ModelName, NameEncoding};
 use super::path;
+use super::prompt_size::PromptSize;
 use crate::multipart::{self, FormEvent, MalformedForm, Multipart, Part};
 use crate::reply::Fault;
 
@@ -22,29 +23,35 @@ const PIECE: usize = 64 << 10;
 /// The most bytes of a name in a form without files that can stand for `model`.
 const NAME_MAX: usize = 64;
 
-/// The value of the field `model` in a form of this content type.
-pub(super) fn model<'a>(
-    content_type: &str,
-    body: &'a [u8],
-) -> Result<Option<ModelName<'a>>, Fault> {
+/// What a form says: the value of its field `model`, and its size.
+#[derive(Debug)]
+pub(super) struct Form<'a> {
+    pub(super) model: Option<ModelName<'a>>,
+    pub(super) size: PromptSize,
+}
+
+/// Reads a form of this content type.
+pub(super) fn read<'a>(content_type: &str, body: &'a [u8]) -> Result<Form<'a>, Fault> {
     let no_boundary = MalformedForm("its content type has not exactly one boundary");
     let boundary = multipart::boundary(content_type).ok_or_else(|| malformed(no_boundary))?;
     if !multipart::is_plain_charset(content_type) {
         return Err(malformed(MalformedForm("it is not UTF-8")));
     }
-    let place = model_place(boundary, body)?;
-    let Some(place) = place else { return Ok(None) };
+    let (place, size) = measured(boundary, body)?;
+    let Some(place) = place else { return Ok(Form { model: None, size }) };
     let name = body.get(place.clone()).and_then(|name| std::str::from_utf8(name).ok());
     let name = name.ok_or_else(|| malformed(MalformedForm("the field 'model' is not UTF-8")))?;
-    Ok(Some(ModelName { name: Cow::Borrowed(name), place, form: NameEncoding::Plain }))
+    let name = ModelName { name: Cow::Borrowed(name), place, form: NameEncoding::Plain };
+    Ok(Form { model: Some(name), size })
 }
 
-/// Where the form has the value of its field `model`.
-fn model_place(boundary: &str, body: &[u8]) -> Result<Option<Range<usize>>, Fault> {
+/// Where the form has the value of its field `model`, and its size: each file is one piece.
+fn measured(boundary: &str, body: &[u8]) -> Result<(Option<Range<usize>>, PromptSize), Fault> {
     let mut form = Multipart::new(boundary);
     let mut pieces = body.chunks(PIECE);
     // The place of the model, while its part is read, and after that.
     let (mut open, mut found) = (None, None);
+    let (mut size, mut is_file) = (PromptSize::default(), false);
     loop {
         let Some(event) = form.next().map_err(malformed)? else {
             form.push(pieces.next().ok_or_else(|| malformed(MalformedForm("it has no end")))?);
@@ -53,8 +60,11 @@ fn model_place(boundary: &str, body: &[u8]) -> Result<Option<Range<usize>>, Faul
         match event {
             FormEvent::Part(part) => {
                 open = is_model(&part)?.then(|| form.offset());
+                is_file = part.filename.is_some();
+                size += if is_file { PromptSize::MEDIUM } else { PromptSize::default() };
             }
-            FormEvent::Data(_) => {}
+            FormEvent::Data(_) if is_file => {}
+            FormEvent::Data(text) => size += PromptSize::of_bytes(text.len()),
             FormEvent::End => {
                 let Some(start) = open.take() else { continue };
                 let end = form.offset() - form.boundary_length();
@@ -67,7 +77,7 @@ fn model_place(boundary: &str, body: &[u8]) -> Result<Option<Range<usize>>, Faul
         }
     }
     check_frame(boundary, form.parts(), body)?;
-    Ok(found)
+    Ok((found, size))
 }
 
 /// Whether a part is the field `model`. A name that another server may read as `model` is refused.

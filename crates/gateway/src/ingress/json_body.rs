@@ -11,8 +11,9 @@ use flow::Band;
 use serde::de::IgnoredAny;
 
 use super::body_key::{self, BodyKey, KeyProblem, SeenKeys};
+use super::body_prompts::BodyPrompts;
 use super::json_scanner::{DEPTH_MAX, JsonScanner, JsonString, JsonValue, ScanError};
-use super::prompt_size::PromptSize;
+use super::prompt_size::{Place, PromptSize};
 use super::prompt_text::PromptText;
 use super::scalar::small;
 use crate::band_alias;
@@ -32,7 +33,7 @@ pub(super) struct BodyFields<'a> {
     pub(super) output: Option<u64>,
     /// The number of choices that are generated.
     pub(super) choices: Option<u64>,
-    pub(super) prompt_size: PromptSize,
+    pub(super) prompts: BodyPrompts,
     pub(super) prompt_text: PromptText,
     pub(super) session: SessionKeys,
     /// The band of OpenAI's `service_tier`.
@@ -167,6 +168,11 @@ pub(super) fn hash(text: &str) -> u64 {
 // === impl BodyFields ===
 
 impl<'a> BodyFields<'a> {
+    /// The fields of a body of this size that has none.
+    pub(super) fn none(size: PromptSize) -> Self {
+        Self { prompts: BodyPrompts::of_size(size), ..Self::default() }
+    }
+
     /// The model that the body names.
     pub(super) fn model(&self) -> Result<Option<ModelName<'a>>, Fault> {
         let text = match &self.model {
@@ -215,10 +221,10 @@ impl<'a> BodyFields<'a> {
     ) -> Result<(), ScanError> {
         let (key, name) = match body_key::of_body(key, seen) {
             Ok(Some(known)) => known,
-            Ok(None) => return PromptSize::default().add(scanner),
+            Ok(None) => return self.prompts.add_unknown(key, scanner),
             Err(problem) if problem.key() == "name" => {
                 self.name = NameField::Unclear(problem);
-                return PromptSize::default().add(scanner);
+                return PromptSize::skip(scanner);
             }
             Err(problem) => return Err(ScanError::Key(problem)),
         };
@@ -232,12 +238,7 @@ impl<'a> BodyFields<'a> {
             BodyKey::Options => self.take_options(scanner)?,
             BodyKey::Prompt => {
                 let start = scanner.position();
-                self.prompt_size.add_under(name, scanner)?;
-                self.prompt_text.note(name, start..scanner.position());
-            }
-            BodyKey::Template => {
-                let start = scanner.position();
-                PromptSize::default().add(scanner)?;
+                self.prompts.add(name, scanner)?;
                 self.prompt_text.note(name, start..scanner.position());
             }
             BodyKey::CacheSalt => self.prompt_text.salt = small(scanner)?.text(),
@@ -257,7 +258,7 @@ impl<'a> BodyFields<'a> {
                     self.name = NameField::Text(text);
                 }
             }
-            value => PromptSize::default().add_value(value, scanner)?,
+            value => PromptSize::default().add(Place::Text, value, scanner)?,
         }
         Ok(())
     }
@@ -266,7 +267,7 @@ impl<'a> BodyFields<'a> {
         self.model = match scanner.value()? {
             JsonValue::String(text) => ModelField::Text(text),
             value => {
-                PromptSize::default().add_value(value, scanner)?;
+                PromptSize::default().add(Place::Text, value, scanner)?;
                 ModelField::NotText
             }
         };
@@ -287,7 +288,7 @@ impl<'a> BodyFields<'a> {
                 Some((_, name)) => {
                     self.output = self.output.max(small(scanner)?.number(name)?);
                 }
-                None => PromptSize::default().add(scanner)?,
+                None => PromptSize::skip(scanner)?,
             }
         }
         Ok(())
@@ -298,7 +299,7 @@ impl<'a> BodyFields<'a> {
 fn is_off(scanner: &mut JsonScanner<'_>) -> Result<bool, ScanError> {
     let value = scanner.value()?;
     let is_off = matches!(value, JsonValue::Null | JsonValue::Bool(false));
-    PromptSize::default().add_value(value, scanner)?;
+    PromptSize::default().add(Place::Text, value, scanner)?;
     Ok(is_off)
 }
 
@@ -309,7 +310,7 @@ fn tier(scanner: &mut JsonScanner<'_>) -> Result<Option<Band>, ScanError> {
             text.checked()?.read().and_then(|name| band_alias::service_tier(&name))
         }
         value => {
-            PromptSize::default().add_value(value, scanner)?;
+            PromptSize::default().add(Place::Text, value, scanner)?;
             None
         }
     })

@@ -3,7 +3,7 @@
 use super::body_key::KeyProblem;
 use super::json_body::hash;
 use super::json_scanner::{JsonScanner, JsonValue, ScanError};
-use super::prompt_size::PromptSize;
+use super::prompt_size::{Place, PromptSize};
 
 /// A scalar value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub(super) fn small(scanner: &mut JsonScanner<'_>) -> Result<Scalar, ScanError> 
             _ => Scalar::None,
         },
         value => {
-            PromptSize::default().add_value(value, scanner)?;
+            PromptSize::default().add(Place::Text, value, scanner)?;
             Scalar::Other
         }
     })

@@ -12,6 +12,16 @@ use crate::config::settings::tenants::Tenant;
 /// A longer text of a client is cut in records that are kept.
 const TEXT_MAX: usize = 1024;
 
+/// The tokens that a request is charged with, by the accounts and by the quotas of its tenant
+/// alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ChargedTokens {
+    pub(crate) prompt: u64,
+    /// Those of the prompt that the backend had in its cache.
+    pub(crate) cached: u64,
+    pub(crate) output: u64,
+}
+
 /// The outcome of a request, for metrics and the access log.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
@@ -71,8 +81,20 @@ pub(crate) struct Record {
     pub(crate) cached_expected: u64,
     /// Whether the backend did not report them both.
     pub(crate) usage_estimated: bool,
+    /// What it is charged with: an estimate as far as nothing was reported or counted.
+    pub(crate) charged: ChargedTokens,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+}
+
+// === impl ChargedTokens ===
+
+impl ChargedTokens {
+    /// Those that a quota counts, with cached tokens or without.
+    pub(crate) fn total(self, charge_cached: bool) -> u64 {
+        let cached = if charge_cached { 0 } else { self.cached };
+        self.prompt.saturating_sub(cached).saturating_add(self.output)
+    }
 }
 
 // === impl Record ===
@@ -126,6 +148,7 @@ impl Record {
             cached_tokens: None,
             cached_expected: 0,
             usage_estimated: false,
+            charged: ChargedTokens::default(),
             bytes_in: 0,
             bytes_out: 0,
         }
@@ -143,9 +166,9 @@ impl Record {
         UsageAmounts {
             requests: 1,
             refused: u64::from(!served),
-            prompt: self.prompt_tokens.unwrap_or(0),
-            cached: self.cached_tokens.unwrap_or(0),
-            completion: self.output_tokens.unwrap_or(0),
+            prompt: self.charged.prompt,
+            cached: self.charged.cached,
+            completion: self.charged.output,
             engine_ms: if served { millis(self.at_backend) } else { 0 },
             wait_ms: self.waited.map_or(0, millis),
         }

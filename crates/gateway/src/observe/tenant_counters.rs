@@ -65,8 +65,9 @@ impl CountersByTenant {
 impl TenantCounters {
     fn count(&self, record: &Record) {
         self.requests[ErrorCode::index(record.outcome)].fetch_add(1, Relaxed);
-        for (sum, tokens) in self.tokens.iter().zip([record.prompt_tokens, record.output_tokens]) {
-            sum.fetch_add(tokens.unwrap_or(0), Relaxed);
+        let charged = [record.charged.prompt, record.charged.output];
+        for (sum, tokens) in self.tokens.iter().zip(charged) {
+            sum.fetch_add(tokens, Relaxed);
         }
         self.clamped.fetch_add(u64::from(record.band_clamped), Relaxed);
     }

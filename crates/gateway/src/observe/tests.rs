@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use flow::{BackendId, Band, ModelId, Span};
 use http::{HeaderValue, Method};
 
-use super::{IdNames, Record};
+use super::{ChargedTokens, IdNames, Record};
 
 /// A request that a backend served at once.
 pub(crate) fn served(model: &str, target: &str) -> Record {
@@ -53,6 +53,7 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
         cached_expected: 0,
         output_tokens: Some(300),
         usage_estimated: false,
+        charged: ChargedTokens::default(),
         bytes_in: 1000,
         bytes_out: 20_000,
     }

@@ -35,6 +35,8 @@ pub(super) enum AttemptOutcome {
 pub(super) struct AttemptFailure {
     /// The report for the fleet.
     pub(super) attempt: Attempt,
+    /// Whether the backend may have had the request.
+    pub(super) reached: bool,
     /// The place in the queue to which the request returns.
     pub(super) position: RequeuePosition,
     /// The backend's response, if it gave one.
@@ -186,6 +188,7 @@ impl From<ExchangeError> for AttemptError {
 
 impl From<AttemptError> for AttemptOutcome {
     fn from(error: AttemptError) -> Self {
+        let reached = matches!(error, AttemptError::Exchange(_));
         let (attempt, text) = match error {
             AttemptError::Exchange(ExchangeError::TimedOut) => return Self::TimedOut,
             AttemptError::Exchange(error) => (ended_as(&error), error.to_string()),
@@ -199,6 +202,6 @@ impl From<AttemptError> for AttemptOutcome {
             Attempt::Silent | Attempt::Withdrawn => RequeuePosition::Original,
             _ => RequeuePosition::Back,
         };
-        Self::Failed(AttemptFailure { attempt, position, response: None, text })
+        Self::Failed(AttemptFailure { attempt, reached, position, response: None, text })
     }
 }

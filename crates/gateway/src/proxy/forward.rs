@@ -107,10 +107,14 @@ impl ProxiedRequest {
                 self.request.state.fleet.answered(endpoint, now);
                 self.request.state.fleet.note_status(endpoint, response.status());
                 endpoint.note_credential(response.status());
+                if !response.status().is_success() {
+                    self.request.attempt_failed(Attempt::Answered, true);
+                }
                 Next::Respond(response)
             }
             AttemptOutcome::Failed(failure) => {
                 tracing::debug!(backend = endpoint.name, error = failure.text, "attempt failed");
+                self.request.attempt_failed(failure.attempt, failure.reached);
                 let blamed = self.report(endpoint, &failure);
                 self.after(failure, blamed, endpoint)
             }

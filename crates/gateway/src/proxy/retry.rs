@@ -72,7 +72,7 @@ pub(super) fn judge(response: Response<UpstreamBody>) -> AttemptOutcome {
     };
     let text = format!("it answered {status}");
     let response = (!status.is_informational()).then(|| Box::new(response));
-    AttemptOutcome::Failed(AttemptFailure { attempt, position, response, text })
+    AttemptOutcome::Failed(AttemptFailure { attempt, reached: true, position, response, text })
 }
 
 // === impl ProxiedRequest ===

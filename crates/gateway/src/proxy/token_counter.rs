@@ -17,12 +17,12 @@ use http::HeaderValue;
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter, memrchr};
 
-use self::event_text::{Said, said};
+use self::event_text::{Said, said, said_in_line};
 use self::usage_scanner::UsageScanner;
 use crate::request::TokenUsage;
 
 /// The most bytes of a line that wait for its end.
-const HELD_MAX: usize = 4096;
+const HELD_MAX: usize = 16 << 10;
 /// The bytes of text that count as a token where no tokens are known.
 const BYTES_PER_TOKEN: u64 = 4;
 /// An engine may send its tokens in groups. Events count by their text if it is that of so many
@@ -52,9 +52,9 @@ pub(crate) enum StreamFormat {
 #[derive(Debug)]
 pub(crate) struct TokenCounter {
     format: StreamFormat,
-    /// Events, but for those that say nothing.
+    /// Events, but for those that say nothing; one with texts of several choices counts as many.
     tokens: u64,
-    /// Events with text.
+    /// Those of them with text.
     with_text: u64,
     /// The bytes of their text, or of a compressed response.
     bytes: u64,
@@ -232,13 +232,16 @@ impl TokenCounter {
         let Some(json) = json_of(self.format, line) else { return };
         let said = match self.format {
             StreamFormat::Events => said(json),
-            _ if is_last_line(json) => Said::Nothing,
-            _ => Said::Text(0),
+            _ => said_in_line(json),
         };
-        self.tokens += u64::from(said != Said::Nothing);
-        if let Said::Text(bytes) = said {
-            self.with_text += 1;
-            self.bytes += bytes;
+        match said {
+            Said::Nothing => {}
+            Said::Other => self.tokens += 1,
+            Said::Texts { choices, bytes } => {
+                self.tokens += choices;
+                self.with_text += choices;
+                self.bytes += bytes;
+            }
         }
     }
 }
@@ -266,12 +269,6 @@ fn may_report(format: StreamFormat, json: &[u8]) -> bool {
         let value = json[at + USAGE.needle().len()..].trim_ascii_start().strip_prefix(b":");
         value.is_some_and(|value| !value.trim_ascii_start().starts_with(b"null"))
     })
-}
-
-/// Whether a line of Ollama's is the one that tells the end.
-fn is_last_line(line: &[u8]) -> bool {
-    let has = |needle| memchr::memmem::find(line, needle).is_some();
-    has(b"\"done\":true") || has(b"\"done\": true")
 }
 
 #[cfg(test)]

@@ -141,7 +141,6 @@ impl Request {
 
     /// Counts the time from now on as a wait: the backend has failed the request.
     pub(crate) fn returned(&mut self) {
-        self.note_sent(false);
         self.waits_since = Some(self.record.now());
         self.record.began_waiting();
     }
@@ -246,7 +245,7 @@ impl Request {
 
     fn note(&mut self, grant: &Grant) {
         self.hold_place = None;
-        self.note_sent(true);
+        self.note_sent();
         self.record.sent = grant.at;
         let since = self.waits_since.take();
         let waited = since.map_or(grant.waited, |since| grant.at.since(since));

@@ -1,4 +1,7 @@
 //! The record of one request, written on the way and handed to the observer once, at the end.
+//!
+//! However a request ends, its record ends it: so the record also has what the tenant was charged
+//! with. A request that ends without a response costs its prompt once a backend has worked for it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -8,12 +11,16 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
 use crate::backend::{Attempt, Endpoint, EndpointUse};
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::ingress::headers::given_request_id;
 use crate::ingress::{Caller, Intent, WorkloadName};
-use crate::observe::{Observer, Record, RequestCounters, RequestTrace, UNSEEN};
+use crate::observe::{ChargedTokens, Observer, Record, RequestCounters, RequestTrace, UNSEEN};
 use crate::reply::Fault;
+use crate::tenants::Charge;
 use crate::tls_listener::ClientCertificate;
+
+/// An attempt that fails within this time was no work.
+const NO_WORK: Span = Span::from_millis(250);
 
 /// Owns the [`Record`] of a request until the request ends. Dropped before, it records that the
 /// client left.
@@ -26,8 +33,13 @@ pub(crate) struct RequestRecord {
     pub(crate) arrived: Time,
     /// When the request went to its backend.
     pub(crate) sent: Time,
-    /// The tokens of its prompt, while it is at a backend.
-    pub(crate) prompt_sent: u64,
+    /// What it costs if nothing is reported: its prompt, while it is at a backend and after that if
+    /// the backend has worked for it.
+    owed: u64,
+    has_worked: bool,
+    /// What the limits of its tenant hold for it, until it is paid.
+    charge: Option<Charge>,
+    is_paid: bool,
     /// Its backend. The roster keeps a removed one, and so its name, while requests use it.
     endpoint: Option<EndpointUse>,
     clock: Clock,
@@ -51,7 +63,10 @@ impl RequestRecord {
             ticket: None,
             arrived: now,
             sent: now,
-            prompt_sent: 0,
+            owed: 0,
+            has_worked: false,
+            charge: None,
+            is_paid: false,
             endpoint: None,
             clock,
             observer: Some(observer),
@@ -119,6 +134,51 @@ impl RequestRecord {
         if let Some(trace) = &mut self.trace {
             trace.granted(endpoint, self.sent);
         }
+    }
+
+    /// The limits of its tenant hold an estimate for it.
+    pub(super) fn hold(&mut self, charge: Charge) {
+        self.charge = Some(charge);
+    }
+
+    /// It goes to a backend with a prompt of so many tokens.
+    pub(super) fn owe(&mut self, prompt: u64) {
+        self.owed = prompt;
+    }
+
+    /// An attempt has failed. That the backend was full or never had the request is no work.
+    pub(super) fn attempt_failed(&mut self, attempt: Attempt, reached: bool) {
+        let is_refused = matches!(attempt, Attempt::Full(_) | Attempt::Refused);
+        let has_worked = reached && !is_refused && self.now().since(self.sent) >= NO_WORK;
+        self.has_worked |= has_worked;
+        if !self.has_worked {
+            self.owed = 0;
+        }
+    }
+
+    /// What it costs if nothing is reported.
+    pub(super) fn owed(&self) -> u64 {
+        self.owed
+    }
+
+    /// Charges it to its tenant, in the accounts and in the quotas alike. `None` keeps what the
+    /// limits hold, which is the same if all of it is an estimate.
+    pub(super) fn pay(&mut self, tokens: ChargedTokens, total: Option<u64>) {
+        self.is_paid = true;
+        self.record.charged = tokens;
+        if let Some(charge) = self.charge.take() {
+            charge.settle(total, clock::date_secs());
+        }
+    }
+
+    /// Charges a request that ends without a response.
+    fn pay_owed(&mut self) {
+        let prompt = self.owed;
+        if prompt > 0 {
+            self.record.prompt_tokens = Some(prompt);
+            self.record.usage_estimated = true;
+        }
+        self.pay(ChargedTokens { prompt, ..ChargedTokens::default() }, Some(prompt));
     }
 
     /// The request has to wait.
@@ -210,6 +270,9 @@ impl RequestRecord {
 
     fn hand_over(&mut self, outcome: &'static str, now: Time) {
         let Some(observer) = self.observer.take() else { return };
+        if !self.is_paid {
+            self.pay_owed();
+        }
         self.record.outcome = outcome;
         self.record.total = now.since(self.arrived);
         self.record.at_backend = now.since(self.sent);
@@ -240,11 +303,6 @@ impl Drop for RequestRecord {
     fn drop(&mut self) {
         if self.observer.is_none() {
             return;
-        }
-        // The backend has read the prompt, or will.
-        if self.prompt_sent > 0 && self.record.prompt_tokens.is_none() {
-            self.record.prompt_tokens = Some(self.prompt_sent);
-            self.record.usage_estimated = true;
         }
         let fault = if self.stalled { Fault::ClientStalled } else { Fault::ClientClosed };
         self.record.status = fault.status().as_u16();

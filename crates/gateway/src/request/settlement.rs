@@ -6,6 +6,7 @@ use flow::{BackendId, Time, Usage};
 use super::{Request, RequestRecord};
 use crate::config::settings::Cost;
 use crate::ingress::BYTES_PER_TOKEN;
+use crate::observe::ChargedTokens;
 use crate::reply::{Fault, Refused};
 
 /// The tokens of a request, as its backend reported them or as they were counted.
@@ -25,6 +26,15 @@ pub(crate) struct TokenUsage {
 /// stored conversations in a prompt, and of a response those that no client sees. It is the length
 /// of the longest prompts that models take. It bounds what a backend at fault can report.
 const UNSEEN_MAX: u64 = 1 << 20;
+
+/// What a request costs as far as nothing was reported or counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unreported {
+    /// Its estimate: its work was done.
+    Estimate,
+    /// Its prompt, once a backend has worked for it.
+    Owed,
+}
 
 /// The record of a request whose response its client may still read. Dropped, it says that the
 /// client left.
@@ -100,63 +110,54 @@ impl Request {
     }
 
     /// Ends the request whose response ended, well or by a fault.
-    pub(crate) fn finish(self: Box<Self>, tokens: TokenUsage, fault: Option<&Fault>) {
-        let DeliveryRecord { record, ended } = self.leave_backend(tokens);
-        match fault {
-            None => record.succeed(ended),
-            Some(fault) => record.fail(fault),
-        }
+    pub(crate) fn finish(mut self: Box<Self>, tokens: TokenUsage, fault: Option<&Fault>) {
+        let Some(fault) = fault else {
+            let DeliveryRecord { record, ended } = self.leave_backend(tokens);
+            return record.succeed(ended);
+        };
+        self.settle(tokens, Unreported::Owed);
+        self.record.fail(fault);
     }
 
     /// Ends the request at its backend, whose response is whole. The log waits for its client.
     pub(crate) fn leave_backend(mut self: Box<Self>, tokens: TokenUsage) -> DeliveryRecord {
-        let tokens = self.accounted(tokens);
-        // A refusal of the backend is no work, and what only reads uses nothing.
-        if (self.intent.direct || !self.succeeded()) && tokens == TokenUsage::default() {
-            self.settle_tenant(Some(0));
-        }
-        let usage = self.usage(tokens);
-        let now = self.record.now();
-        if let Some(permit) = self.permit.take() {
-            permit.settle(usage, now);
-        }
+        let unreported = if self.succeeded() { Unreported::Estimate } else { Unreported::Owed };
+        let ended = self.settle(tokens, unreported);
         self.record.leave_backend();
-        DeliveryRecord { record: self.record, ended: now }
+        DeliveryRecord { record: self.record, ended }
     }
 
     /// Ends the request whose client left. The tokens up to then were work and are charged.
     pub(crate) fn abandon(mut self: Box<Self>, tokens: TokenUsage) {
-        let tokens = self.accounted(tokens);
-        if self.intent.direct {
-            self.settle_tenant(Some(0));
-        } else if tokens.output.is_none() {
-            self.settle_tenant(Some(tokens.prompt.unwrap_or(self.intent.prompt)));
-        }
-        let usage = self.usage(tokens);
-        let now = self.record.now();
-        if let Some(permit) = self.permit.take() {
-            permit.settle(usage, now);
-        }
+        self.settle(tokens, Unreported::Owed);
     }
 
     /// Ends the request whose response is not shown. It costs what was estimated.
     pub(crate) fn end_unseen(mut self: Box<Self>) {
-        let now = self.record.now();
-        self.settle_tenant(None);
-        if let Some(permit) = self.permit.take() {
-            permit.settle(Usage::Unknown, now);
-        }
+        let now = self.settle(TokenUsage::default(), Unreported::Estimate);
         self.record.end_unseen(now);
     }
 
-    /// Ends the request without a response of a backend. It costs its flow nothing.
+    /// Ends the request without a response of a backend. It costs its flow nothing, unless a
+    /// backend has worked for it: then it costs what a client pays who leaves.
     pub(crate) fn refuse(mut self: Box<Self>, refused: Refused) -> Refused {
-        self.note_sent(false);
-        if let Some(permit) = self.permit.take() {
+        // A permit that is dropped keeps its charge.
+        if let Some(permit) = self.permit.take().filter(|_| self.record.owed() == 0) {
             permit.give_up(self.record.now());
         }
         self.record.fail(&refused.fault);
         refused
+    }
+
+    /// Reports the end to the core and charges the tenant. Returns the moment.
+    fn settle(&mut self, tokens: TokenUsage, unreported: Unreported) -> Time {
+        let tokens = self.accounted(tokens);
+        let usage = self.usage(tokens, unreported);
+        let now = self.record.now();
+        if let Some(permit) = self.permit.take() {
+            permit.settle(usage, now);
+        }
+        now
     }
 
     fn succeeded(&self) -> bool {
@@ -194,13 +195,15 @@ impl Request {
         Some(prompt?.saturating_sub(cached).saturating_add(output))
     }
 
-    fn usage(&mut self, tokens: TokenUsage) -> Usage {
+    fn usage(&mut self, tokens: TokenUsage, unreported: Unreported) -> Usage {
         // Where there was output, there was a prompt.
         let prompt = tokens.prompt.or(tokens.output.map(|_| self.intent.prompt));
-        self.record.prompt_tokens = prompt;
+        self.pay(prompt, tokens, unreported);
+        let owed = (unreported == Unreported::Owed).then(|| self.record.owed());
+        self.record.prompt_tokens = prompt.or(owed.filter(|owed| *owed > 0));
         self.record.output_tokens = tokens.output;
         self.record.cached_tokens = tokens.cached;
-        self.record.usage_estimated = tokens.counted || prompt != tokens.prompt;
+        self.record.usage_estimated = tokens.counted || self.record.prompt_tokens != tokens.prompt;
         if let (Some(permit), Some(cached), Some(prompt)) =
             (&self.permit, tokens.cached, tokens.prompt)
         {
@@ -209,11 +212,31 @@ impl Request {
         if let (Some(model), Some(output)) = (self.model, tokens.output) {
             self.state.outputs.note(model, output / self.intent.choices.max(1));
         }
-        let charged = self.charged(prompt, tokens);
-        self.settle_tenant(charged);
-        match (self.config.cost, charged) {
+        match (self.config.cost, self.charged(prompt, tokens)) {
             (Cost::Tokens, Some(charged)) => Usage::Cost(charged.max(1)),
             _ => Usage::Unknown,
         }
+    }
+
+    /// Charges the tenant: with the estimate, or with what is owed, as far as nothing is known.
+    fn pay(&mut self, prompt: Option<u64>, tokens: TokenUsage, unreported: Unreported) {
+        let intent = &*self.intent;
+        let (most_prompt, most_output) = match unreported {
+            Unreported::Estimate if !intent.direct => {
+                // Work that generates nothing has a prompt alone.
+                let is_all = prompt.is_some() && !intent.generates;
+                let output = intent.tokens.saturating_sub(intent.prompt);
+                (intent.prompt, if is_all { 0 } else { output })
+            }
+            _ => (self.record.owed(), 0),
+        };
+        let is_known = prompt.is_some() || unreported == Unreported::Owed || intent.direct;
+        let charged = ChargedTokens {
+            prompt: prompt.unwrap_or(most_prompt),
+            cached: tokens.cached.unwrap_or(0),
+            output: tokens.output.unwrap_or(most_output),
+        };
+        let total = charged.total(self.config.charge_cached);
+        self.record.pay(charged, is_known.then_some(total));
     }
 }

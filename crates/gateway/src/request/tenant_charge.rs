@@ -5,6 +5,7 @@ use flow::{Band, Time};
 use http::request::Parts;
 
 use super::{Request, RequestRecord};
+use crate::backend::Attempt;
 use crate::clock;
 use crate::config::Config;
 use crate::ingress::{Caller, path};
@@ -30,24 +31,20 @@ impl Request {
             self.intent.band = Band::BestEffort;
             self.record.band = Some(Band::BestEffort);
         }
-        self.charge = Some(charge);
+        self.record.hold(charge);
         Ok(())
     }
 
-    /// Notes whether the request is at a backend. If its client leaves then, its prompt counts.
-    pub(super) fn note_sent(&mut self, is_sent: bool) {
-        let prompt = if is_sent && !self.intent.direct { self.intent.prompt } else { 0 };
-        self.record.prompt_sent = prompt;
-        if let Some(charge) = &mut self.charge {
-            charge.sent(prompt);
+    /// The request goes to a backend. What only reads uses nothing.
+    pub(super) fn note_sent(&mut self) {
+        if !self.intent.direct {
+            self.record.owe(self.intent.prompt);
         }
     }
 
-    /// Replaces the estimate by the tokens that the request used; `None` keeps the estimate.
-    pub(super) fn settle_tenant(&mut self, tokens: Option<u64>) {
-        if let Some(charge) = self.charge.take() {
-            charge.settle(tokens, clock::date_secs());
-        }
+    /// An attempt has failed; the backend may never have had the request.
+    pub(crate) fn attempt_failed(&mut self, attempt: Attempt, reached: bool) {
+        self.record.attempt_failed(attempt, reached);
     }
 }
 

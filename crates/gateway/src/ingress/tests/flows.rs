@@ -126,7 +126,7 @@ fn q04_pictures_count_by_the_piece() {
         image("https://example.org/cat.png".into()),
         format!(r#"{{"type":"input_image","image_url":"data:image/png;base64,{base64}"}}"#),
         format!(r#"{{"type":"input_audio","input_audio":{{"data":"{base64}","format":"wav"}}}}"#),
-        format!(r#"{{"type":"input_file","file_data":"data:text/pdf;base64,{base64}"}}"#),
+        format!(r#"{{"type":"input_file","file_data":"data:application/pdf;base64,{base64}"}}"#),
     ] {
         let tokens = of(chat(part));
         assert!((600..660).contains(&tokens), "{tokens}");
@@ -151,4 +151,61 @@ fn q04_the_queue_charges_in_its_own_unit() {
     assert_eq!(cost(Cost::Requests), 1);
     assert_eq!(cost(Cost::Tokens), 12);
     assert_eq!(cost(Cost::Bytes), body.len() as u64);
+}
+
+/// A hundred prompts are a hundred responses, and one text against forty is read forty times.
+#[test]
+fn q04_lists_count_by_their_work() {
+    let list = |count: usize| vec!["\"abcdef\""; count].join(",");
+    let of = |path: &str, fields: &str| estimate(path, &format!("{{\"model\":\"m\",{fields}}}"));
+    let many = format!("\"prompt\":[{}],\"max_tokens\":10", list(100));
+    assert_eq!(of("/v1/completions", &many), (200, 200 + 1000));
+    assert_eq!(of("/v1/completions", &format!("{many},\"n\":2")), (200, 200 + 2000));
+    let tokens = "\"prompt\":[1,2,3],\"max_tokens\":10";
+    assert_eq!(of("/v1/completions", tokens), (3, 13), "one prompt of tokens");
+    let lists = "\"prompt\":[[1,2,3],[4,5,6]],\"max_tokens\":10";
+    assert_eq!(of("/v1/completions", lists), (6, 26));
+    let query = "q".repeat(400);
+    let score = format!("\"text_1\":\"{query}\",\"text_2\":[{}]", list(40));
+    assert_eq!(of("/v1/score", &score).0, 40 * 100 + 80);
+    let pairs = format!("\"text_1\":[{}],\"text_2\":[{}]", list(40), list(40));
+    assert_eq!(of("/v1/score", &pairs).0, 160);
+}
+
+/// Whatever the gateway does not know is text, and a body without fields, too.
+#[test]
+fn q04_what_cannot_be_classified_is_text() {
+    let text = "x".repeat(400);
+    let of = |fields: &str| {
+        estimate(CHAT, &format!("{{\"model\":\"m\",\"prompt\":\"abcd\",{fields}}}")).0
+    };
+    for unknown in [
+        format!("\"extra\":\"{text}\""),
+        format!("\"extra\":[\"{}\"]", &text[2..]),
+        format!("\"chat_template_kwargs\":{{\"a\":\"{}\"}}", &text[5..]),
+    ] {
+        assert_eq!(of(&unknown), 101, "{unknown}");
+    }
+    for beside in ["metadata", "stop", "user"] {
+        assert_eq!(of(&format!("\"{beside}\":\"{text}\"")), 1, "{beside}");
+    }
+    assert_eq!(of("\"temperature\":0.7,\"stream\":true,\"seed\":null"), 1);
+    assert_eq!(estimate("/v1/other", &format!("[\"{text}\"]")).0, 101);
+}
+
+#[test]
+fn q04_a_form_counts_its_text_and_its_files() {
+    let part = |disposition: &str, value: &str| {
+        format!("--B\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{value}\r\n")
+    };
+    let file = part("name=\"file\"; filename=\"a\"", &"R".repeat(100_000));
+    let text = part("name=\"prompt\"", &"x".repeat(400));
+    let kind = [("content-type", &b"multipart/form-data; boundary=B"[..])];
+    let parts = parts(Method::POST, "/v1/audio/transcriptions", &kind);
+    let prompt = |form: &str| {
+        let body = Bytes::from(format!("{form}--B--\r\n"));
+        read(&Config::default(), &parts, body, 0).unwrap().0.prompt
+    };
+    assert_eq!(prompt(&file), 600);
+    assert_eq!(prompt(&format!("{file}{text}")), 700);
 }

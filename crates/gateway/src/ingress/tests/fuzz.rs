@@ -123,7 +123,8 @@ const FORMS: [&[u8]; 2] = [
 fn x03_fuzz_forms() {
     let words: [&[u8]; 5] = [b"--B", b"--B--", b"\r\n\r\n", b" name=\"model\"", b"; boundary=B"];
     fuzz("forms", &FORMS, &words, |input, _| {
-        match form_model::model("multipart/form-data; boundary=B", input) {
+        let read = form_model::read("multipart/form-data; boundary=B", input);
+        match read.map(|form| form.model) {
             Ok(Some(found)) => {
                 assert_eq!(&input[found.place.clone()], found.name.as_bytes());
                 "a model".to_owned()

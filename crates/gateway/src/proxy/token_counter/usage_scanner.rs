@@ -77,7 +77,7 @@ struct Word {
 enum Field {
     None,
     Usage,
-    /// An object that may have a usage; in Ollama's lines the text of the response.
+    /// An object that may have a usage; in Ollama's lines a text of the response.
     Container,
     Details,
     Count(Count),
@@ -249,7 +249,7 @@ impl UsageScanner {
         let Some(word) = self.word.get() else { return Field::None };
         match (self.level, word) {
             (Level::Top | Level::Nested, b"usage") => Field::Usage,
-            (Level::Top, b"response" | b"message") => Field::Container,
+            (Level::Top, b"response" | b"message" | b"thinking") => Field::Container,
             (Level::Top, b"prompt_eval_count") => Field::Count(Count::Prompt),
             (Level::Top, b"eval_count") => Field::Count(Count::Output),
             (Level::Usage(_), word) => Field::in_usage(word),
