@@ -213,6 +213,7 @@ impl Request {
         self.settle_tenant(charged);
         match (self.config.cost, charged) {
             (Cost::Tokens, Some(charged)) => Usage::Cost(charged.max(1)),
+            _ if self.record.status >= 400 => Usage::Failed,
             _ => Usage::Unknown,
         }
     }
