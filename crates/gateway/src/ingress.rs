@@ -45,7 +45,7 @@ use self::content_type::{ContentType, FORM_OF_TEXT};
 use self::cost_estimate::CostEstimate;
 use self::headers::{ControlHeaders, text};
 use self::json_body::{BodyFields, ModelName};
-use self::path::{Api, RequestKind, Route};
+use self::path::{Api, RequestKind};
 use self::prompt_text::CacheScope;
 use self::request_flow::{RequestFlow, listed};
 use self::workload::WorkloadContext;
@@ -148,17 +148,16 @@ pub(crate) fn read(
     Ok(read)
 }
 
-/// Like [`read`], for a caller that has already decided which paths are allowed.
+/// Like [`read`], for a caller that has already decided which paths are allowed, and may have a
+/// prefix before them.
 pub(crate) fn read_anything(
     context: ReadContext<'_>,
     parts: &Parts,
     body: Bytes,
 ) -> Result<(Box<Intent>, Bytes), Fault> {
-    let work = match path::classify(&parts.method, parts.uri.path())? {
-        Route::Proxied { api, kind } => (api, kind),
-        _ => (Api::OpenAi, RequestKind::Other),
-    };
-    read_as((work, None), context, parts, body)
+    let (method, path) = (&parts.method, parts.uri.path());
+    path::classify(method, path).and_then(|_| path::check(path))?;
+    read_as((path::work(method, path), None), context, parts, body)
 }
 
 /// Reads a request whose path names an API, a kind and perhaps the model.

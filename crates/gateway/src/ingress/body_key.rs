@@ -143,7 +143,7 @@ fn letters_before_zero(key: &str) -> impl Iterator<Item = char> {
 }
 
 /// A letter in lower case, with the four that Unicode or a language folds to an ASCII letter.
-fn folded_letter(letter: char) -> char {
+pub(super) fn folded_letter(letter: char) -> char {
     match letter {
         '\u{17F}' => 's',
         '\u{212A}' => 'k',
