@@ -1,4 +1,4 @@
-//! X05: paths that two servers could read in two ways, at every door: `serve`, the
+//! X05: paths and bodies that two servers could read in two ways, at every door: `serve`, the
 //! endpoint picker and the Batch API. The dispatcher's own test is with its queues.
 
 use serde_json::json;
@@ -42,7 +42,30 @@ const OTHERS: [&str; 4] = ["/v1/jobs/a%2Fb", "/v1/audio/a%20b", "/v1/x/Delete", 
 
 const BODY: &str = "{\"model\":\"m\",\"background\":true}";
 
+/// Bodies that servers read differently, with their type.
+const BODIES: [(&str, &str); 9] = [
+    ("application/json", "{\"model\":\"m\",\"x\":\"\\ud800\"}"),
+    ("application/json", "{\"model\":\"m\",\"x\":[{\"y\":\"a\\udc00b\"}]}"),
+    ("application/json", "{\"model\":\"m\",\"\\ud800\":1}"),
+    ("application/json", "{\"model\":\"m\\ud800\"}"),
+    ("application/json", "{\"model\":7}"),
+    ("application/x-www-form-urlencoded", "model=m&max_tokens=9"),
+    ("application/x-www-form-urlencoded", "%7B%22model%22%3A%22secret%22%7D"),
+    ("application/x-www-form-urlencoded", "{\"model\":\"m\",\"Max_Tokens\":9}"),
+    ("application/x-www-form-urlencoded; charset=utf-8", "[{\"model\":\"secret\"}]"),
+];
+
+/// A known path, one of another API, and one that is forwarded as it is.
+const PATHS: [&str; 3] = ["/v1/chat/completions", "/api/chat", "/v1/messages"];
+
 const TENANT: &str = "[[tenants]]\nname = \"alpha\"\n[admin]\nwithout_key = \"all\"\n";
+
+/// A request with a body of this type.
+fn typed(path: &str, kind: &str, body: &str) -> HttpRequest {
+    let mut ask = HttpRequest::post(path, body);
+    ask.headers = vec![("content-type".into(), kind.into())];
+    ask
+}
 
 #[test]
 fn x05_no_other_spelling_of_a_path_passes_a_lock() {
@@ -119,5 +142,63 @@ fn x05_no_batch_goes_to_another_spelling_of_a_path() {
             (refused.status, refused.json()["error"]["param"].as_str()),
             (400, Some("endpoint"))
         );
+    }
+}
+
+#[test]
+fn x05_no_body_passes_unread() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let key = keys.tenant("alpha", "a");
+    let sections = format!("{}{TENANT}{TWO}", keys.section());
+    let gateway = Gateway::before(&sections, &backend);
+    let picker = Gateway::picker(&config(&sections, &[("one", backend.address())]), FREE);
+    picker.await_ready(1);
+    let mut talk = ExtProcStream::with(picker.process.address());
+    for (kind, body) in BODIES {
+        for path in PATHS {
+            let ask = typed(path, kind, body).key(&key);
+            let refused = gateway.ask(&ask);
+            assert_eq!(refused.status, 400, "{path} {kind} {body}: {}", refused.text());
+            let stream = talk.request(&ask, 1000);
+            assert_eq!(talk.refusal(stream).0, 400, "{path} {kind} {body}");
+        }
+    }
+    assert!(backend.seen().is_empty(), "{:?}", backend.seen());
+}
+
+/// Curl labels JSON as a form unless it is told otherwise. A server that reads the label would read
+/// another request, so the label is corrected.
+#[test]
+fn x05_json_that_is_labelled_as_a_form_is_json_for_all() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let key = keys.tenant("alpha", "a");
+    let tenant = TENANT.replace("[admin]", "models = [\"m\"]\n[admin]");
+    let sections = format!("{}{tenant}{TWO}", keys.section());
+    let gateway = Gateway::before(&sections, &backend);
+    let picker = Gateway::picker(&config(&sections, &[("one", backend.address())]), FREE);
+    picker.await_ready(1);
+    let mut talk = ExtProcStream::with(picker.process.address());
+    let curl = |path, body: &str| typed(path, "application/x-www-form-urlencoded", body).key(&key);
+    for (path, body, status) in [
+        ("/v1/responses", BODY, 400),
+        ("/v1/messages", "{\"model\":\"secret\"}", 403),
+        ("/v1/chat/completions", "{\"model\":\"secret\"}", 403),
+    ] {
+        let ask = curl(path, body);
+        assert_eq!(gateway.ask(&ask).status, status, "{path}");
+        let stream = talk.request(&ask, 1000);
+        assert_eq!(talk.refusal(stream).0, status, "{path}");
+    }
+    let body = "{\"model\":\"m\",\"stream\":true,\"x\":\"&model=secret&max_tokens=9&\"}";
+    for path in PATHS {
+        let ask = curl(path, body);
+        assert_eq!(gateway.ask(&ask).status, 200, "{path}");
+        let seen = backend.seen().pop().unwrap();
+        assert_eq!(seen.header("content-type"), Some("application/json"), "{path}");
+        assert_eq!(seen.body, body.as_bytes());
+        let stream = talk.request(&ask, 1000);
+        let choice = talk.choice(stream);
+        assert_eq!(choice.head["set"]["content-type"], "application/json", "{path}");
+        talk.cancel(stream);
     }
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod address;
 mod band;
+mod batch_line;
 mod batch_sender;
 mod body_key;
 mod caller;
@@ -54,6 +55,7 @@ use crate::config::settings::Cost;
 use crate::config::settings::tenants::Tenant;
 use crate::reply::Fault;
 
+pub(crate) use self::batch_line::{BatchLine, LineBody, LineError, LineText};
 pub(crate) use self::batch_sender::Sender;
 pub(crate) use self::caller::{Caller, Proof, admin_right, caller, credential_names, presented};
 pub(crate) use self::content_encoding::decoded;
@@ -112,6 +114,8 @@ pub(crate) struct Intent {
     pub(crate) direct: bool,
     /// Whether its body came compressed and was decoded.
     pub(crate) decoded: bool,
+    /// Whether its body is JSON that was labelled as a form.
+    pub(crate) mislabelled: bool,
 }
 
 /// Why a response in the background is refused where tokens are charged.
@@ -232,6 +236,7 @@ fn read_as(
         queue_status,
         direct: false,
         decoded,
+        mislabelled: is_mislabelled(parts.uri.path(), &controls, &body),
         workload: origin.name,
     });
     let rewritten = rewritten(named.as_ref(), target, &body)?;
@@ -304,6 +309,11 @@ fn look<'a>(
     controls: &ControlHeaders<'_>,
     body: &'a [u8],
 ) -> Result<(BodyFields<'a>, Option<ModelName<'a>>), Fault> {
+    let is_read = kind.needs_model() || !(body.is_empty() || path::is_blob(path));
+    if !is_read {
+        return Ok((BodyFields::default(), None));
+    }
+    let content_type = ContentType::of(controls)?;
     if kind.needs_model() {
         let fields = json_body::parse(body)?;
         let named = match kind {
@@ -316,30 +326,27 @@ fn look<'a>(
         };
         return Ok((fields, Some(checked(named)?)));
     }
-    if body.is_empty() || path::is_blob(path) {
-        return Ok((BodyFields::default(), None));
-    }
-    let content_type = ContentType::of(controls)?;
     if content_type.is("multipart/form-data") {
         let named = form_model::model(content_type.0, body)?.map(checked).transpose()?;
         return Ok((BodyFields::default(), named));
     }
-    if !json_body::begins_object(body) {
-        return Ok((BodyFields::default(), None));
+    if json_body::begins_object(body) {
+        let fields = json_body::parse(body)?;
+        let named = fields.model()?.map(checked).transpose()?;
+        return Ok((fields, named));
     }
-    let fields = json_body::parse(body)?;
-    let named = fields.model().ok().flatten().map(checked).transpose()?;
-    let model = named.as_ref().map(|named| &*named.name);
-    if content_type.is(FORM_OF_TEXT) && form_model::names_another(body, model) {
-        let text = "The body names another 'model' as a form: send it as application/json.";
-        return Err(Fault::InvalidModel(text.into()));
+    if content_type.is(FORM_OF_TEXT) {
+        let text = "The body is a form without files, which is not read here: send JSON.";
+        return Err(Fault::InvalidRequest(text.into()));
     }
-    Ok((fields, named))
+    Ok((BodyFields::default(), None))
 }
 
-/// Checks that a body is a JSON object that all servers read alike.
-pub(crate) fn check(body: &[u8]) -> Result<(), Fault> {
-    json_body::parse(body).map(drop)
+/// Whether a body that was read as JSON is labelled as a form, as curl labels what it sends. A
+/// server that goes by the label would read another request, so the label is corrected.
+fn is_mislabelled(path: &str, controls: &ControlHeaders<'_>, body: &[u8]) -> bool {
+    let is_form = || ContentType::of(controls).is_ok_and(|kind| kind.is(FORM_OF_TEXT));
+    is_form() && !path::is_blob(path) && json_body::begins_object(body)
 }
 
 /// The estimated number of prompt tokens of a body. A body that cannot be parsed counts as text.

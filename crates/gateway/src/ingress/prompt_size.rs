@@ -78,7 +78,7 @@ impl PromptSize {
         match value {
             JsonValue::Null | JsonValue::Bool(_) => {}
             JsonValue::Number(_) => self.text += NUMBER_BYTES,
-            JsonValue::String(text) => self.add_text(place, &text.checked()?),
+            JsonValue::String(text) => self.add_text(place, &text),
             JsonValue::Array(mut list) => {
                 while scanner.item(&mut list)? {
                     self.add_at(place, scanner)?;
@@ -99,7 +99,7 @@ impl PromptSize {
         scanner: &mut JsonScanner<'_>,
     ) -> Result<(), ScanError> {
         self.text += key.length() as u64;
-        let key = key.read().unwrap_or_default();
+        let key = key.read();
         if matches!(&*key, "image_url" | "audio_url" | "video_url") {
             self.media += 1;
             return Self::default().add(scanner);
@@ -135,7 +135,8 @@ fn is_medium(text: &JsonString<'_>) -> bool {
     let (start, escape) = text.start();
     match escape {
         Some(b'/' | b'u') if start.len() < BASE64_LOOK => {
-            text.read().is_some_and(|read| is_encoded(&read, read.len()))
+            let read = text.read();
+            is_encoded(&read, read.len())
         }
         // No other escape encodes a base64 character.
         Some(_) if start.len() < BASE64_LOOK => start.starts_with(DATA_URL),
