@@ -63,6 +63,7 @@ mod scripted_backend;
 mod sessions;
 mod shares;
 mod shutdown;
+pub(crate) mod spellings;
 mod startup;
 mod status;
 mod status_without_metrics;

@@ -302,9 +302,16 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "an ask that its backend failed counts as one that was served",
         file: "controller/complete.rs",
-        site: "if «usage != Usage::Cost(0)» {",
+        site: "let is_served = «!matches!(usage, Usage::Cost(0) | Usage::Failed)»;",
         instead: "true",
         noticed_by: "cache_waits::c03_asks_that_fail",
+    },
+    Mutant {
+        name: "errors that come at once speed up the queue",
+        file: "controller/complete.rs",
+        site: "if «is_served» {\n            self.note_completed",
+        instead: "true",
+        noticed_by: "waits::n02_errors_that_come_at_once",
     },
     Mutant {
         name: "an ask that was taken back counts as one that was served",

@@ -249,6 +249,13 @@ pub(super) const IN_FLOW: &[Mutant] = &[
         noticed_by: "objectives::p07_a_critical_ask_waits",
     },
     Mutant {
+        name: "a critical ask is refused for its predicted wait",
+        file: "controller/admit.rs",
+        site: "self.settings.refuse_hopeless && «band != Band::Critical»;",
+        instead: "true",
+        noticed_by: "waits::p07_a_critical_ask_waits",
+    },
+    Mutant {
         name: "with a lower bound of zero no ask leaves the queue",
         file: "settings.rs",
         site: "Self::Fixed(hysteresis) if «hysteresis.lower == 0» =>",

@@ -20,8 +20,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a cancelled grant costs nothing",
         file: "controller/complete.rs",
-        site: "«self.finish(slot, now)»;\n        Ok(Stage::InFlight)",
-        instead: "self.recharge(slot, 0);\nself.finish(slot, now)",
+        site: "«self.finish(slot, true, now)»;\n        Ok(Stage::InFlight)",
+        instead: "self.recharge(slot, 0);\nself.finish(slot, true, now)",
         noticed_by: "fairness::q06_cancelled",
     },
     Mutant {

@@ -8,6 +8,7 @@ use super::fixture::{
     Dispatcher, Fixture, OPEN, QUEUE, QUICK, await_results, config, count, message, results,
     submit, submit_to, unix,
 };
+use crate::gateway::spellings::SPELLINGS;
 use crate::support::redis::Reply;
 use crate::support::{Backend, Redis, ScriptedResponse, eventually};
 
@@ -243,8 +244,10 @@ fn d03_no_more_requests_are_in_flight_than_the_gate_allows() {
 #[test]
 fn producers_cannot_reach_other_paths_of_the_server() {
     let fixture = Fixture::start("", |_| ScriptedResponse::ok());
-    let bad =
+    let own =
         ["/dispatch/dead/purge", "/v1/batches/x/cancel", "http://h/v1/x", "//h/v1/x", "/v1/../x"];
+    let changes = ["/v1/load_lora_adapter", "/v1/team/v1/load_lora_adapter"];
+    let bad: Vec<&str> = own.into_iter().chain(changes).chain(SPELLINGS).collect();
     for (at, endpoint) in bad.iter().enumerate() {
         let mut message = message(&format!("bad-{at}"), unix() + 600);
         message["data"]["endpoint"] = json!(endpoint);

@@ -85,6 +85,13 @@ fn x05_d10_a_batch_with_a_line_that_servers_read_differently_fails() {
         assert_eq!((&error["line"], &error["param"]), (&json!(1), &json!("body")), "{failed}");
         assert!(error["message"].as_str().unwrap().contains("another spelling"), "{failed}");
     }
+    for (name, other) in [("body", "Body"), ("url", "URL"), ("method", "Method")] {
+        let line = format!("{{\"{other}\":{{\"model\":\"secret\"}},{}", &line("a", 1)[1..]);
+        let batch = create(&gateway, &upload(&gateway, &line));
+        let failed = await_status(&gateway, &batch, "failed");
+        let error = failed["errors"]["data"][0]["message"].as_str().unwrap();
+        assert!(error.contains(&format!("'{name}' in another spelling")), "{failed}");
+    }
 }
 
 fn await_no_drafts(gateway: &Gateway) {

@@ -43,7 +43,7 @@ impl Case {
     }
 
     /// Whether all programs that accept the body read the same, and the model `m`. No server reads
-    /// a form at a path of chats.
+    /// a form at a path of chats, and none gets one without files: JSON with that label gets another.
     fn is_clear(&self, takes_forms: bool) -> bool {
         let is_of_forms = |name: &str| FORM_READERS.iter().any(|word| name.contains(word));
         let counts = |name: &&String| takes_forms || !is_of_forms(name);
@@ -92,8 +92,9 @@ fn x05_no_body_passes_that_two_servers_read_differently() {
             let answer = gateway.ask(&case.request(path).key(&key));
             let is_form = case.r#type.to_ascii_lowercase().starts_with("multipart");
             let may_pass = !is_form || path.starts_with("/v1/audio");
+            let takes_forms = is_form && !path.contains("chat") && path.starts_with("/v1/");
             let good = match answer.status {
-                200 => case.is_clear(path.starts_with("/v1/audio") || path == "/v1/messages"),
+                200 => case.is_clear(takes_forms),
                 400 | 403 => !(case.is_plain() && may_pass),
                 _ => false,
             };

@@ -4,9 +4,10 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use crate::support::gateway::{config, fresh_file};
+use crate::support::keys::Keys;
 use crate::support::process::Process;
 use crate::support::tools::{leave_out, run, tool};
-use crate::support::{Backend, Call, Gateway, HttpRequest, chat};
+use crate::support::{Backend, Call, Gateway, HttpRequest, chat, eventually};
 
 /// An address of this machine that other machines may reach; nothing is sent to find it.
 fn lan_address() -> Option<IpAddr> {
@@ -121,6 +122,88 @@ fn x05_a_rebound_name_in_a_browser_of_another_machine_reaches_nothing() {
             200,
             "{headers:?}"
         );
+    }
+}
+
+/// A browser names no origin where a page reads from its own.
+#[test]
+fn x05_a_rebound_name_reads_nothing_of_a_backend() {
+    let Some(lan) = lan_address() else { return leave_out("this machine has one address") };
+    let backend = Backend::quick();
+    let gateway = on_all_addresses("", &backend);
+    let port = gateway.address().port();
+    let paths = ["/v1/responses/resp_1", "/v1/models", "/v1/models/m", "/api/tags", "/dashboard"];
+    for mark in ["referer: http://attacker.example:8430/", "accept-language: de", ITSELF] {
+        for path in paths {
+            let lines = format!("{REBOUND}\r\n{mark}\r\n");
+            for to in [lan, [127, 0, 0, 1].into()] {
+                for method in ["GET", "HEAD"] {
+                    let request = format!("{method} {path}");
+                    let to = SocketAddr::new(to, port);
+                    assert_eq!(status(to, &request, &lines), 403, "{request} {mark} at {to}");
+                }
+            }
+            assert_eq!(remote_status(lan, port, path, &[REBOUND, mark]), 403, "{path} {mark}");
+        }
+    }
+    assert!(backend.seen().is_empty(), "{:?}", backend.seen());
+    let to = SocketAddr::new(lan, port);
+    eventually("ready", || match status(to, "GET /ready", "host: localhost\r\n") {
+        200 => Ok(()),
+        other => Err(other.to_string()),
+    });
+    // A program behind a proxy with a name, a browser at an address, and one behind TLS.
+    let address = format!("host: {lan}:{port}");
+    let headers = [&["host: llm.example"][..], &[&address, "accept-language: de"]];
+    let behind = ["host: llm.example", "accept-language: de", "sec-fetch-site: none"];
+    for headers in headers.into_iter().chain([&behind[..]]) {
+        assert_eq!(remote_status(lan, port, "/v1/responses/resp_1", headers), 200, "{headers:?}");
+    }
+}
+
+/// What asks for a key needs no such rule, and its page may have any name.
+#[test]
+fn x05_the_live_page_has_any_name_where_a_key_is_asked_for() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    keys.make(&["--admin", "read", "--name", "operator"]);
+    let gateway = Gateway::launch(&config(&keys.section(), &[("one", backend.address())]));
+    let lines = format!("{REBOUND}\r\naccept-language: de\r\n");
+    assert_eq!(status(gateway.address(), "GET /dashboard", &lines), 200);
+    assert_eq!(status(gateway.address(), "GET /flows", &lines), 403);
+}
+
+/// An address is read in all its forms, and nobody can own one. What is no host is refused.
+#[test]
+fn x05_a_host_is_read_in_one_way() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before("", &backend);
+    let seen = |host: &str| {
+        let lines = format!("host: {host}\r\n");
+        ["GET /flows", "GET /health", "POST /v1/chat/completions"]
+            .map(|request| status(gateway.address(), request, &lines))
+    };
+    for host in ["127.1", "127.1:80", "0x7f.0.0.1:80", "2130706433", "017700000001", "127.0.0.1."] {
+        assert_eq!(seen(host), [200; 3], "{host}");
+    }
+    for host in ["127.1.attacker.example", "0x7f.example", "1.example:80"] {
+        assert_eq!(seen(host)[0], 403, "{host}");
+    }
+    for host in [
+        "127.0.0.1:+80",
+        "localhost:+80",
+        "localhost:80:90",
+        "localhost:0x50",
+        "localhost:123456",
+        "a@localhost",
+        "attacker.example:.localhost",
+        "attacker.example/.localhost",
+        "attacker.example, localhost",
+        "[::1",
+        "::1",
+        "[::1]x",
+        "localhost%2e",
+    ] {
+        assert_eq!(seen(host), [400; 3], "{host}");
     }
 }
 

@@ -73,6 +73,8 @@ fn x05_a_tenant_changes_no_models() {
         ("POST", "/v1/load_lora_adapter"),
         ("POST", "/v1/unload_lora_adapter"),
         ("POST", "/openai/v1/unload_lora_adapter"),
+        ("POST", "/api/v1/models/unload"),
+        ("DELETE", "/v1/models/m"),
     ] {
         let call = HttpRequest::post(path, "{\"model\":\"m\",\"source\":\"secret\"}").key(&key);
         let call = HttpRequest { method: method.into(), ..call };

@@ -117,6 +117,9 @@ pub enum Usage {
     Cost(u64),
     /// Unknown: the charged cost stands.
     Unknown,
+    /// The backend answered with an error: the charged cost stands, and nothing is learned of how
+    /// fast it serves.
+    Failed,
 }
 
 // === impl Band ===

@@ -5,6 +5,7 @@
 
 pub(crate) mod address;
 mod band;
+mod batch_line;
 mod batch_sender;
 mod body_key;
 mod body_prompts;
@@ -46,7 +47,7 @@ use self::content_type::{ContentType, FORM_OF_TEXT};
 use self::cost_estimate::CostEstimate;
 use self::headers::{ControlHeaders, text};
 use self::json_body::{BodyFields, ModelName};
-use self::path::{Api, RequestKind, Route};
+use self::path::{Api, RequestKind};
 use self::prompt_size::PromptSize;
 use self::prompt_text::CacheScope;
 use self::request_flow::{RequestFlow, listed};
@@ -56,6 +57,7 @@ use crate::config::settings::Cost;
 use crate::config::settings::tenants::Tenant;
 use crate::reply::Fault;
 
+pub(crate) use self::batch_line::{BatchLine, LineBody, LineError, LineText};
 pub(crate) use self::batch_sender::Sender;
 pub(crate) use self::caller::{Caller, Proof, admin_right, caller, credential_names, presented};
 pub(crate) use self::content_encoding::decoded;
@@ -114,6 +116,8 @@ pub(crate) struct Intent {
     pub(crate) direct: bool,
     /// Whether its body came compressed and was decoded.
     pub(crate) decoded: bool,
+    /// Whether its body is JSON that was labelled as a form.
+    pub(crate) mislabelled: bool,
 }
 
 /// Why a response in the background is refused where tokens are charged.
@@ -150,17 +154,16 @@ pub(crate) fn read(
     Ok(read)
 }
 
-/// Like [`read`], for a caller that has already decided which paths are allowed.
+/// Like [`read`], for a caller that has already decided which paths are allowed, and may have a
+/// prefix before them.
 pub(crate) fn read_anything(
     context: ReadContext<'_>,
     parts: &Parts,
     body: Bytes,
 ) -> Result<(Box<Intent>, Bytes), Fault> {
-    let work = match path::classify(&parts.method, parts.uri.path())? {
-        Route::Proxied { api, kind } => (api, kind),
-        _ => (Api::OpenAi, RequestKind::Other),
-    };
-    read_as((work, None), context, parts, body)
+    let (method, path) = (&parts.method, parts.uri.path());
+    path::classify(method, path).and_then(|_| path::check(path))?;
+    read_as((path::work(method, path), None), context, parts, body)
 }
 
 /// Reads a request whose path names an API, a kind and perhaps the model.
@@ -235,6 +238,7 @@ fn read_as(
         queue_status,
         direct: false,
         decoded,
+        mislabelled: is_mislabelled(parts.uri.path(), &controls, &body),
         workload: origin.name,
     });
     let rewritten = rewritten(named.as_ref(), target, &body)?;
@@ -307,6 +311,11 @@ fn look<'a>(
     controls: &ControlHeaders<'_>,
     body: &'a [u8],
 ) -> Result<(BodyFields<'a>, Option<ModelName<'a>>), Fault> {
+    let is_read = kind.needs_model() || !(body.is_empty() || path::is_blob(path));
+    if !is_read {
+        return Ok((BodyFields::default(), None));
+    }
+    let content_type = ContentType::of(controls)?;
     if kind.needs_model() {
         let fields = json_body::parse(body)?;
         let named = match kind {
@@ -319,30 +328,27 @@ fn look<'a>(
         };
         return Ok((fields, Some(checked(named)?)));
     }
-    if body.is_empty() || path::is_blob(path) {
-        return Ok((BodyFields::default(), None));
-    }
-    let content_type = ContentType::of(controls)?;
     if content_type.is("multipart/form-data") {
         let form = form_model::read(content_type.0, body)?;
         return Ok((BodyFields::none(form.size), form.model.map(checked).transpose()?));
     }
-    if !json_body::begins_object(body) {
-        return Ok((BodyFields::none(PromptSize::of_bytes(body.len())), None));
+    if json_body::begins_object(body) {
+        let fields = json_body::parse(body)?;
+        let named = fields.model()?.map(checked).transpose()?;
+        return Ok((fields, named));
     }
-    let fields = json_body::parse(body)?;
-    let named = fields.model().ok().flatten().map(checked).transpose()?;
-    let model = named.as_ref().map(|named| &*named.name);
-    if content_type.is(FORM_OF_TEXT) && form_model::names_another(body, model) {
-        let text = "The body names another 'model' as a form: send it as application/json.";
-        return Err(Fault::InvalidModel(text.into()));
+    if content_type.is(FORM_OF_TEXT) {
+        let text = "The body is a form without files, which is not read here: send JSON.";
+        return Err(Fault::InvalidRequest(text.into()));
     }
-    Ok((fields, named))
+    Ok((BodyFields::none(PromptSize::of_bytes(body.len())), None))
 }
 
-/// Checks that a body is a JSON object that all servers read alike.
-pub(crate) fn check(body: &[u8]) -> Result<(), Fault> {
-    json_body::parse(body).map(drop)
+/// Whether a body that was read as JSON is labelled as a form, as curl labels what it sends. A
+/// server that goes by the label would read another request, so the label is corrected.
+fn is_mislabelled(path: &str, controls: &ControlHeaders<'_>, body: &[u8]) -> bool {
+    let is_form = || ContentType::of(controls).is_ok_and(|kind| kind.is(FORM_OF_TEXT));
+    is_form() && !path::is_blob(path) && json_body::begins_object(body)
 }
 
 /// The estimated number of prompt tokens of a body. A body that cannot be parsed counts as text.

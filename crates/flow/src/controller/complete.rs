@@ -35,15 +35,16 @@ impl Controller {
         let slot = self.find_in_flight(ticket)?;
         let cost = match usage {
             Usage::Cost(cost) => cost.min(COST_MAX) as u32,
-            Usage::Unknown => self.unconfirmed_cost(slot),
+            Usage::Unknown | Usage::Failed => self.unconfirmed_cost(slot),
         };
         self.true_up(slot, cost, now);
-        if usage != Usage::Cost(0) {
-            // Otherwise places would seem to come free soon at a backend that fails asks at once.
+        // A backend that fails asks at once would seem to be fast.
+        let is_served = !matches!(usage, Usage::Cost(0) | Usage::Failed);
+        if is_served {
             let at = &mut self.supply.backends[self.asks[slot].backend as usize];
             at.turnover.ended(at.in_flight_total(), now);
         }
-        self.finish(slot, now);
+        self.finish(slot, is_served, now);
         Ok(())
     }
 
@@ -60,7 +61,7 @@ impl Controller {
             return Ok(Stage::Waiting);
         }
         self.true_up(slot, self.unconfirmed_cost(slot), now);
-        self.finish(slot, now);
+        self.finish(slot, true, now);
         Ok(Stage::InFlight)
     }
 
@@ -247,10 +248,12 @@ impl Controller {
         Some(Recharge { pool, difference })
     }
 
-    fn finish(&mut self, slot: u32, now: Time) {
+    fn finish(&mut self, slot: u32, is_served: bool, now: Time) {
         let AskRecord { backend, cost, flow_queue, .. } = self.asks[slot];
         let domain = self.supply.pools[self.flow_queues[flow_queue].pool as usize].domain;
-        self.note_completed(domain, cost, now);
+        if is_served {
+            self.note_completed(domain, cost, now);
+        }
         let (flow, was_at_limit) = self.release(slot);
         self.counters.settled += 1;
         self.end(slot, now);

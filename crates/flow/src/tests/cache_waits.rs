@@ -4,7 +4,7 @@
 use super::fixture::{Fixture, MODEL, backend, limited_to, prompt};
 use crate::{
     Ask, BANDS, BackendId, Band, EngineReading, Event, Eviction, ModelId, Order, RequeuePosition,
-    Settings, Span, Ticket, Time, Verdict,
+    Settings, Span, Ticket, Time, Usage, Verdict,
 };
 
 fn millis(millis: u64) -> Span {
@@ -245,8 +245,9 @@ fn c03_an_ask_does_not_wait_for_a_place_that_does_not_come_free_in_time() {
 /// C03: asks that were not served do not tell how soon a place comes free.
 #[test]
 fn c03_asks_that_fail_at_once_make_no_place_look_near() {
-    let ends: [fn(&mut Fixture, Ticket); 4] = [
+    let ends: [fn(&mut Fixture, Ticket); 5] = [
         |fixture, ticket| fixture.settle(ticket, 0),
+        |fixture, ticket| fixture.gate.settle(ticket, Usage::Failed, fixture.now).unwrap(),
         |fixture, ticket| _ = fixture.gate.cancel(ticket, fixture.now).unwrap(),
         |fixture, ticket| {
             fixture.gate.moved(ticket, BackendId(1), fixture.now).unwrap();

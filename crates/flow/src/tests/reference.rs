@@ -301,9 +301,9 @@ impl Reference {
         let at = self.find_in_flight(name)?;
         match usage {
             Usage::Cost(cost) => self.recharge(at, cost.min(COST_MAX) as u32),
-            Usage::Unknown => self.take_refund_back(at),
+            Usage::Unknown | Usage::Failed => self.take_refund_back(at),
         }
-        if usage != Usage::Cost(0) {
+        if !matches!(usage, Usage::Cost(0) | Usage::Failed) {
             let backend = self.asks[at].backend.expect("it is in flight");
             self.places.backends[backend].changes(true, self.clock);
         }

@@ -1,7 +1,9 @@
 //! N02 as far as it is pure: predicted waits and Retry-After.
 
 use super::fixture::{Fixture, MODEL, limited_to};
-use crate::{Ask, Band, Event, Eviction, FlowClass, Refusal, Settings, Span, Ticket, Verdict};
+use crate::{
+    Ask, Band, Event, Eviction, FlowClass, Refusal, Settings, Span, Ticket, Usage, Verdict,
+};
 
 fn full_at(total: u32) -> Settings {
     Settings {
@@ -149,6 +151,40 @@ fn a_hopeless_wait_is_refused_by_option() {
     assert!(matches!(refused, Verdict::Refused { reason: Refusal::WaitTooLong, .. }));
     let patient = Ask { ttl: Some(Span::from_secs(20)), ..fixture.ask("flow-0") };
     assert!(matches!(fixture.offer(patient), Verdict::Queued { .. }));
+}
+
+/// P07: only the deadline of a critical ask ends its wait, whatever is predicted.
+#[test]
+fn p07_a_critical_ask_waits_even_if_that_is_hopeless() {
+    let settings = Settings { refuse_hopeless: true, ..full_at(1000) };
+    let mut fixture = Fixture::new(settings, 1);
+    steady(&mut fixture, 200, 1, 50, 100);
+    fixture.fill("flow-0", Band::Critical, 50);
+    for (band, waits) in [(Band::Critical, true), (Band::High, false)] {
+        let ask = Ask { band, ttl: Some(Span::from_secs(5)), ..fixture.ask("flow-0") };
+        let verdict = fixture.offer(ask);
+        assert_eq!(matches!(verdict, Verdict::Queued { .. }), waits, "{band:?}: {verdict:?}");
+    }
+}
+
+/// N02: a server that fails what it gets does not serve fast, however fast it fails.
+#[test]
+fn n02_errors_that_come_at_once_promise_no_short_wait() {
+    for error in [Usage::Cost(0), Usage::Failed] {
+        let mut fixture = Fixture::new(full_at(50), 1);
+        let running = fixture.start("flow-0");
+        let mut running = serve(&mut fixture, running, (200, 1), 50, 200);
+        for _ in 0..400 {
+            fixture.queue("flow-0", Band::Normal);
+            fixture.pass(Span::from_millis(5));
+            fixture.gate.settle(running, error, fixture.now).unwrap();
+            fixture.collect();
+            running = fixture.granted()[0];
+        }
+        fixture.queue("flow-0", Band::Normal);
+        let told = retry_after(fixture.send("flow-0", Band::Normal)).secs_f64();
+        assert!((9.0..=14.0).contains(&told), "50 asks at 5 a second or less: {told}");
+    }
 }
 
 /// Predictions come true: a client that retries after the predicted wait is served about then.

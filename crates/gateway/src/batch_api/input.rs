@@ -138,7 +138,8 @@ impl CheckedInput {
             self.models.push(model.clone());
             known
         });
-        let (offset, length) = (line.offset + request.at as u64, request.body.len() as u64);
+        let place = &request.body.place;
+        let (offset, length) = (line.offset + place.start as u64, place.len() as u64);
         Ok(RequestSpan { line: line.number, offset, length, model })
     }
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use envoy::ext_proc::processing_request::Request as Message;
 use envoy::ext_proc::{ProcessingRequest, ProcessingResponse};
 use flow::BackendId;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
@@ -252,6 +252,9 @@ impl ExtProcStream {
     ) -> ProcessingResponse {
         let mut added = HeaderMap::new();
         headers::identify(&mut added, &request.intent.request_id);
+        if request.intent.mislabelled {
+            added.insert(CONTENT_TYPE, ingress::headers::JSON);
+        }
         let mut remove = remove;
         if let Some(credential) = &admitted.endpoint.credential {
             remove.retain(|name| *name != AUTHORIZATION.as_str());

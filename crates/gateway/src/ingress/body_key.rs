@@ -26,6 +26,15 @@ pub(super) enum BodyKey {
     PromptCacheKey,
 }
 
+/// A key of a line of a batch, which has the body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineKey {
+    CustomId,
+    Method,
+    Url,
+    Body,
+}
+
 /// Why a key is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyProblem {
@@ -82,6 +91,14 @@ const _: () = assert!(BODY.len() <= u32::BITS as usize);
 /// The keys of Ollama's `options`.
 const OPTIONS: [(&str, BodyKey); 1] = [("num_predict", BodyKey::OutputLimit)];
 
+/// The keys of a line of a batch.
+const LINE: [(&str, LineKey); 4] = [
+    ("custom_id", LineKey::CustomId),
+    ("method", LineKey::Method),
+    ("url", LineKey::Url),
+    ("body", LineKey::Body),
+];
+
 /// No spelling of a key is longer: a letter that Unicode folds takes up to three bytes.
 const SPELLING_MAX: usize = 3 * "max_completion_tokens".len();
 
@@ -101,11 +118,19 @@ pub(super) fn of_options(
     one_of(&OPTIONS, key, seen)
 }
 
-fn one_of(
-    known: &[(&'static str, BodyKey)],
+/// The same for a key of a line of a batch.
+pub(super) fn of_line(
     key: &str,
     seen: &mut SeenKeys,
-) -> Result<Option<(BodyKey, &'static str)>, KeyProblem> {
+) -> Result<Option<(LineKey, &'static str)>, KeyProblem> {
+    one_of(&LINE, key, seen)
+}
+
+fn one_of<K: Copy>(
+    known: &[(&'static str, K)],
+    key: &str,
+    seen: &mut SeenKeys,
+) -> Result<Option<(K, &'static str)>, KeyProblem> {
     let at = |key: &str| known.iter().position(|(name, _)| *name == key);
     let Some(found) = at(key) else {
         let spelled = folded(key).and_then(|folded| at(&folded));
@@ -144,7 +169,7 @@ fn letters_before_zero(key: &str) -> impl Iterator<Item = char> {
 }
 
 /// A letter in lower case, with the four that Unicode or a language folds to an ASCII letter.
-fn folded_letter(letter: char) -> char {
+pub(super) fn folded_letter(letter: char) -> char {
     match letter {
         '\u{17F}' => 's',
         '\u{212A}' => 'k',

@@ -7,7 +7,7 @@ use flow::identity::NAME_MAX;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::headers::{REQUEST_ID, WORKLOAD, ends_here};
+use super::headers::{JSON, REQUEST_ID, WORKLOAD, ends_here};
 use crate::hop_by_hop;
 
 const PRIORITY: HeaderName = HeaderName::from_static("x-priority");
@@ -23,7 +23,6 @@ const FAIRNESS: [HeaderName; 2] = [
 /// The key of the dispatcher for its own gateway. No message can set the header, and no backend
 /// gets it.
 pub(crate) const OWN_KEY: HeaderName = HeaderName::from_static("x-gateway-dispatch-key");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The values of the headers.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +129,7 @@ mod tests {
             ("x-own", "kept"),
             ("x-workload-context", "{}"),
             ("connection", "close"),
+            ("accept-encoding", "gzip"),
             ("x-gateway-inference-fairness-id", "vip"),
             ("bad name", "x"),
             ("x-bad", "a\nb"),
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(headers["x-priority"], "best-effort");
         assert_eq!(headers["x-own"], "kept");
         assert_eq!(headers["x-workload-context"], "{}");
-        assert!(!headers.contains_key("connection"));
+        assert!(!headers.contains_key("connection") && !headers.contains_key("accept-encoding"));
         assert!(!headers.contains_key("x-gateway-inference-fairness-id"));
         assert!(!headers.contains_key("x-bad"));
     }

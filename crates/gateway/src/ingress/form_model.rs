@@ -6,22 +6,18 @@
 //! a part and at the end.
 
 use std::borrow::Cow;
-use std::iter;
 use std::ops::Range;
 
-use memchr::{memchr, memchr2, memchr2_iter, memmem};
+use memchr::memmem;
 
 use super::body_key::is_like_model;
 use super::json_body::{ModelName, NameEncoding};
-use super::path;
 use super::prompt_size::PromptSize;
 use crate::multipart::{self, FormEvent, MalformedForm, Multipart, Part};
 use crate::reply::Fault;
 
 /// The form is parsed in pieces of this size, because the parser copies them.
 const PIECE: usize = 64 << 10;
-/// The most bytes of a name in a form without files that can stand for `model`.
-const NAME_MAX: usize = 64;
 
 /// What a form says: the value of its field `model`, and its size.
 #[derive(Debug)]
@@ -115,38 +111,6 @@ fn check_frame(boundary: &str, parts: usize, body: &[u8]) -> Result<(), Fault> {
         return Err(malformed(MalformedForm("it has text before or behind its parts")));
     }
     Ok(())
-}
-
-/// Whether a JSON text is also a form without files that names another model than its object does.
-/// A prompt may well have `&model=` in it, but no value that ends with the prompt is a name: it has
-/// the quote behind it.
-pub(super) fn names_another(json: &[u8], model: Option<&str>) -> bool {
-    let mut start = 0;
-    let ends = memchr2_iter(b'&', b';', json).chain(iter::once(json.len()));
-    ends.into_iter().any(|end| {
-        let field = json.get(start..end).unwrap_or_default();
-        start = end + 1;
-        let at = memchr(b'=', field).unwrap_or(field.len());
-        let (name, value) = (&field[..at], field.get(at + 1..).unwrap_or_default());
-        let can_be_name = memchr2(b'"', b'\\', value).is_none();
-        // Some servers read `;` as a part of the value.
-        let is_whole = json.get(end) != Some(&b';');
-        let is_same = is_whole && model.map(str::as_bytes) == Some(value);
-        can_be_name && !is_same && is_model_in_text(name)
-    })
-}
-
-/// Whether the name of a field in a form without files may be read as `model`. It allocates only
-/// where something is encoded: a text may have millions of such names.
-fn is_model_in_text(name: &[u8]) -> bool {
-    // A name of some letters takes three bytes for each of their bytes.
-    let name = name.get(..NAME_MAX.min(name.len())).unwrap_or_default();
-    let is_like = |name: &str| is_like_model(name.trim_matches(['+', ' ']));
-    if memchr(b'%', name).is_none() {
-        return std::str::from_utf8(name).is_ok_and(is_like);
-    }
-    let name = path::percent_decoded(&String::from_utf8_lossy(name));
-    is_like(&String::from_utf8_lossy(&name))
 }
 
 fn malformed(why: MalformedForm) -> Fault {

@@ -76,10 +76,7 @@ pub(crate) fn to_upstream(
     request_id: &HeaderValue,
 ) -> Vec<(HeaderName, HeaderValue)> {
     let trailers = headers.iter().any(|(name, value)| *name == TE && lists_trailers(value));
-    // The tokens of a compressed response could not be read.
-    let replaced = |name: &str| {
-        ends_here(name) || name == REQUEST_ID.as_str() || name == ACCEPT_ENCODING.as_str()
-    };
+    let replaced = |name: &str| ends_here(name) || name == REQUEST_ID.as_str();
     let mut sent = hop_by_hop::without(headers, replaced);
     if trailers {
         sent.push((TE, HeaderValue::from_static("trailers")));
@@ -94,6 +91,8 @@ fn lists_trailers(value: &HeaderValue) -> bool {
     tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case("trailers"))
 }
 
+/// The type of a body that was read as JSON.
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The header that says how a body is encoded, which a decoded body must not have.
 pub(crate) const BODY_ENCODING: HeaderName = CONTENT_ENCODING;
 
@@ -144,9 +143,11 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     kind.eq_ignore_ascii_case("application/json")
 }
 
-/// The names of the control headers that are present.
+/// The names of the headers that Envoy must not pass on, of those that are present. What belongs to
+/// a connection is its own.
 pub(crate) fn control_names(headers: &HeaderMap) -> Vec<String> {
-    let control = |name: &&str| name.starts_with("x-") && ends_here(name);
+    let is_ours = |name: &str| name.starts_with("x-") || name == ACCEPT_ENCODING.as_str();
+    let control = |name: &&str| is_ours(name) && ends_here(name);
     headers.keys().map(HeaderName::as_str).filter(control).map(str::to_owned).collect()
 }
 
@@ -158,7 +159,9 @@ pub(crate) fn selection(headers: &HeaderMap) -> Option<&str> {
 /// Whether a header is meant for the gateway, or is written anew for each backend.
 pub(super) fn ends_here(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("x-") else {
-        return matches!(name, "content-length" | "expect" | "host" | "trailer");
+        // The tokens of a compressed response could not be read.
+        let others = ["accept-encoding", "content-length", "expect", "host", "trailer"];
+        return others.contains(&name);
     };
     match rest {
         "priority" | "workload-context" | "max-latency-ms" | "latency-critical" | "media-type"

@@ -63,7 +63,7 @@ pub(super) enum NameEncoding {
     Plain,
 }
 
-/// The `model` field of a body.
+/// The `model` field of a body. One that is null is none.
 #[derive(Debug, Default)]
 enum ModelField<'a> {
     #[default]
@@ -96,7 +96,10 @@ pub(super) fn parse(body: &[u8]) -> Result<BodyFields<'_>, Fault> {
     };
     read(text).or_else(|error| match error {
         ScanError::Key(problem) => Err(problem.into()),
-        error => wrong(&complaint(error, text)),
+        error => {
+            let why = complaint(error, text);
+            wrong(&format!("The body is not a JSON object that can be read: {why}."))
+        }
     })
 }
 
@@ -129,20 +132,13 @@ fn inserted(body: &[u8], name: &str) -> Option<Bytes> {
 
 fn read(text: &str) -> Result<BodyFields<'_>, ScanError> {
     let mut scanner = JsonScanner::new(text);
-    let mut fields = BodyFields::default();
-    let JsonValue::Object(mut object) = scanner.value()? else {
-        return Err(ScanError::NotAnObject);
-    };
-    let mut seen = SeenKeys::default();
-    while let Some(key) = scanner.key(&mut object)? {
-        fields.take(&key.read().unwrap_or_default(), &mut seen, &mut scanner)?;
-    }
+    let fields = BodyFields::next(&mut scanner)?;
     scanner.end()?;
     Ok(fields)
 }
 
-/// The error message for an invalid body. serde_json parses the body again to find the position.
-fn complaint(error: ScanError, text: &str) -> String {
+/// Why a text is refused. serde_json parses it again to find the position.
+pub(super) fn complaint(error: ScanError, text: &str) -> String {
     let mut complaint = match (error, serde_json::from_str::<IgnoredAny>(text)) {
         (_, Err(error)) => error.to_string(),
         (ScanError::TooDeep, _) => format!("it nests deeper than {DEPTH_MAX}"),
@@ -151,7 +147,7 @@ fn complaint(error: ScanError, text: &str) -> String {
         (ScanError::Syntax, _) => "a text has half a letter, or a number is too large".to_owned(),
     };
     complaint.truncate(complaint.floor_char_boundary(COMPLAINT_MAX));
-    format!("The body is not a JSON object that can be read: {complaint}.")
+    complaint
 }
 
 fn wrong<T>(text: &str) -> Result<T, Fault> {
@@ -173,17 +169,25 @@ impl<'a> BodyFields<'a> {
         Self { prompts: BodyPrompts::of_size(size), ..Self::default() }
     }
 
+    /// Reads the next value of a scanner, which must be an object.
+    pub(super) fn next(scanner: &mut JsonScanner<'a>) -> Result<Self, ScanError> {
+        let JsonValue::Object(mut object) = scanner.value()? else {
+            return Err(ScanError::NotAnObject);
+        };
+        let (mut fields, mut seen) = (Self::default(), SeenKeys::default());
+        while let Some(key) = scanner.key(&mut object)? {
+            fields.take(&key.read(), &mut seen, scanner)?;
+        }
+        Ok(fields)
+    }
+
     /// The model that the body names.
     pub(super) fn model(&self) -> Result<Option<ModelName<'a>>, Fault> {
-        let text = match &self.model {
-            ModelField::None => return Ok(None),
-            ModelField::Text(text) => text.read().map(|name| (name, text.place())),
-            ModelField::NotText => None,
-        };
-        let Some((name, place)) = text else {
-            return Err(Fault::InvalidModel("'model' must be a string.".into()));
-        };
-        Ok(Some(ModelName { name, place, form: NameEncoding::Json }))
+        match &self.model {
+            ModelField::None => Ok(None),
+            ModelField::Text(text) => Ok(Some(ModelName::of(text))),
+            ModelField::NotText => Err(Fault::InvalidModel("'model' must be a string.".into())),
+        }
     }
 
     /// The model that Ollama should describe. Older clients give it as `name`, and leave `model`
@@ -192,23 +196,20 @@ impl<'a> BodyFields<'a> {
         let model = self.model()?;
         let older = match &self.name {
             NameField::None => None,
-            NameField::Text(text) => text.read().map(|name| (name, text.place())),
+            NameField::Text(text) => Some(ModelName::of(text)),
             NameField::Unclear(problem) => return Err(Fault::InvalidModel(problem.to_string())),
         };
         let is_named = |name: &str| !name.is_empty();
         match (model, older) {
-            (Some(model), Some((name, _)))
-                if is_named(&model.name) && is_named(&name) && model.name != name =>
+            (Some(model), Some(older))
+                if is_named(&model.name) && is_named(&older.name) && model.name != older.name =>
             {
                 let text =
                     "The body names one model as 'model' and another one as 'name': name one.";
                 Err(Fault::InvalidModel(text.into()))
             }
             (Some(model), _) if is_named(&model.name) => Ok(Some(model)),
-            (_, Some((name, place))) => {
-                Ok(Some(ModelName { name, place, form: NameEncoding::Json }))
-            }
-            (model, None) => Ok(model),
+            (model, older) => Ok(older.or(model)),
         }
     }
 
@@ -253,7 +254,6 @@ impl<'a> BodyFields<'a> {
     fn take_name(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
         match scanner.value()? {
             JsonValue::String(text) => {
-                let text = text.checked()?;
                 if !matches!(self.name, NameField::Unclear(_)) {
                     self.name = NameField::Text(text);
                 }
@@ -266,6 +266,7 @@ impl<'a> BodyFields<'a> {
     fn take_model(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
         self.model = match scanner.value()? {
             JsonValue::String(text) => ModelField::Text(text),
+            JsonValue::Null => ModelField::None,
             value => {
                 PromptSize::default().add(Place::Text, value, scanner)?;
                 ModelField::NotText
@@ -283,8 +284,7 @@ impl<'a> BodyFields<'a> {
         };
         let mut seen = SeenKeys::default();
         while let Some(key) = scanner.key(&mut options)? {
-            let key = key.read().unwrap_or_default();
-            match body_key::of_options(&key, &mut seen).map_err(ScanError::Key)? {
+            match body_key::of_options(&key.read(), &mut seen).map_err(ScanError::Key)? {
                 Some((_, name)) => {
                     self.output = self.output.max(small(scanner)?.number(name)?);
                 }
@@ -306,9 +306,7 @@ fn is_off(scanner: &mut JsonScanner<'_>) -> Result<bool, ScanError> {
 /// Reads the next value as a service tier.
 fn tier(scanner: &mut JsonScanner<'_>) -> Result<Option<Band>, ScanError> {
     Ok(match scanner.value()? {
-        JsonValue::String(text) => {
-            text.checked()?.read().and_then(|name| band_alias::service_tier(&name))
-        }
+        JsonValue::String(text) => band_alias::service_tier(&text.read()),
         value => {
             PromptSize::default().add(Place::Text, value, scanner)?;
             None
@@ -318,7 +316,11 @@ fn tier(scanner: &mut JsonScanner<'_>) -> Result<Option<Band>, ScanError> {
 
 // === impl ModelName ===
 
-impl ModelName<'_> {
+impl<'a> ModelName<'a> {
+    fn of(text: &JsonString<'a>) -> Self {
+        Self { name: text.read(), place: text.place(), form: NameEncoding::Json }
+    }
+
     /// The body with another model name. All other bytes stay the same.
     pub(super) fn replaced(&self, body: &[u8], name: &str) -> Option<Bytes> {
         let name = match self.form {

@@ -1,14 +1,17 @@
 //! Routing of requests by their path.
 //!
 //! The gateway forwards `/v1/`, `/api/` and a few paths that model servers have beside them, and
-//! only unchanged paths. It refuses a path that a server could interpret as another one, so that no
-//! client reaches a path that is not offered. The paths of Azure OpenAI become those of OpenAI.
+//! only unchanged paths. It refuses a path that a server could read as another one (`spelling`), so
+//! that no client reaches a path that is not offered, and no path passes a lock (`operation`). The
+//! paths of Azure OpenAI become those of OpenAI.
 
 mod azure;
 mod batch;
 mod dispatch;
 mod drain;
 mod meant;
+mod operation;
+mod spelling;
 
 use std::borrow::Cow;
 
@@ -19,6 +22,10 @@ pub(crate) use self::dispatch::{DeadLetterQuery, DispatchCall};
 pub(crate) use self::drain::{DrainCall, backend_id};
 use self::meant::ENGINE_PATHS;
 pub(crate) use self::meant::{is_usual, meant};
+use self::operation::CARDS;
+pub(crate) use self::operation::{MESSAGES, changes_models, is_blob, is_offered, work};
+use self::spelling::decoded_text;
+pub(crate) use self::spelling::{check, percent_decoded};
 use crate::reply::Fault;
 use crate::reply::error::{API_METHODS, READ_METHODS};
 
@@ -105,30 +112,13 @@ pub(crate) enum DashboardFile {
     Tables,
 }
 
-/// Anthropic's API. It is no kind of request: it is forwarded like any other path.
-pub(crate) const MESSAGES: &str = "/v1/messages";
 const ROOT: &str = "/";
 /// `OPTIONS *` asks what the server as a whole can do.
 const WHOLE_SERVER: &str = "*";
-const CARDS: &str = "/v1/models/";
 const REQUESTS: &str = "/requests/";
-
-/// A path that can be decoded more often is refused.
-const DECODINGS_MAX: usize = 4;
 
 /// The methods of a path that only changes something.
 const POST_METHODS: &str = "OPTIONS, POST";
-
-/// The paths that change the models of a server.
-const MODEL_CHANGES: [&str; 7] = [
-    "/api/copy",
-    "/api/create",
-    "/api/delete",
-    "/api/pull",
-    "/api/push",
-    "/v1/load_lora_adapter",
-    "/v1/unload_lora_adapter",
-];
 
 /// The destination of a request. An ambiguous path is an error.
 pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
@@ -166,11 +156,11 @@ fn route(method: &Method, path: &str) -> Result<Route, Fault> {
         _ if path.starts_with(azure::PREFIX) => return classify_azure(method, path),
         _ => return Ok(Route::NotFound),
     };
-    let kind = kind(method, path);
-    // The paths of the other kinds are listed here, so they are plain.
-    if kind == RequestKind::Other && !is_plain(path) {
-        return Err(ambiguous());
-    }
+    check(path)?;
+    let (api, kind) = match work(method, path) {
+        (_, RequestKind::Other) => (api, RequestKind::Other),
+        known => known,
+    };
     Ok(match path {
         _ if *method == Method::OPTIONS => Route::Options,
         "/v1/models" if reads => Route::Models,
@@ -198,18 +188,6 @@ pub(crate) fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Whether a request changes the models of a server: Ollama's and vLLM's paths for that.
-pub(crate) fn changes_models(method: &Method, path: &str) -> bool {
-    let upstream = upstream(path);
-    let path = upstream.as_deref().unwrap_or(path);
-    (MODEL_CHANGES.contains(&path) || is_blob(path)) && !is_read(method)
-}
-
-/// Whether the body of a request is a file of a model, which no server interprets.
-pub(crate) fn is_blob(path: &str) -> bool {
-    path.starts_with("/api/blobs/")
-}
-
 /// Whether a path is one of the API, not of a page.
 pub(crate) fn is_api(path: &str) -> bool {
     let is_call = dispatch::at(&Method::GET, path).or_else(|| drain::at(&Method::GET, path));
@@ -227,16 +205,12 @@ pub(crate) fn deployment(path: &str) -> Option<String> {
     path.starts_with(azure::PREFIX).then(|| azure::deployment(path)).flatten()
 }
 
-fn ambiguous() -> Fault {
-    let text = "The path has empty segments, dot segments or parameters: send it without them.";
-    Fault::InvalidRequest(text.into())
-}
-
 /// Whether a path is an OpenAI path that accepts work, without unusual characters.
 pub(crate) fn is_work(path: &str) -> bool {
     let plain = |letter: u8| letter.is_ascii_alphanumeric() || b"/-_.".contains(&letter);
     let route = classify(&Method::POST, path);
-    matches!(route, Ok(Route::Proxied { api: Api::OpenAi, .. })) && path.bytes().all(plain)
+    let is_proxied = matches!(route, Ok(Route::Proxied { api: Api::OpenAi, .. }));
+    is_proxied && path.bytes().all(plain) && !changes_models(&Method::POST, path)
 }
 
 /// The model name in the path of a model card.
@@ -247,95 +221,6 @@ pub(crate) fn card_id(path: &str) -> Option<Cow<'_, str>> {
 /// The id in the path of a request.
 pub(crate) fn request_id(path: &str) -> Option<Cow<'_, str>> {
     decoded_text(path.strip_prefix(REQUESTS)?)
-}
-
-fn decoded_text(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains('%') {
-        return Some(Cow::Borrowed(text));
-    }
-    String::from_utf8(percent_decoded(text)).ok().map(Cow::Owned)
-}
-
-/// Only POST carries work. Other methods on the same path (a list, a cancellation) do not.
-fn kind(method: &Method, path: &str) -> RequestKind {
-    if *method != Method::POST {
-        return RequestKind::Other;
-    }
-    match path {
-        "/v1/chat/completions" | "/api/chat" => RequestKind::Chat,
-        "/v1/completions" | "/api/generate" => RequestKind::Completion,
-        "/v1/responses" => RequestKind::Response,
-        "/v1/embeddings" | "/api/embed" | "/api/embeddings" => RequestKind::Embedding,
-        "/api/show" => RequestKind::Description,
-        _ => RequestKind::Other,
-    }
-}
-
-/// Whether all servers interpret the path in the same way: it has no empty and no dot segments, no
-/// path parameters and no encoded letters, also for a server that decodes it several times or
-/// treats a backslash as a slash.
-fn is_plain(path: &str) -> bool {
-    let mut text = Cow::Borrowed(path.as_bytes());
-    for _ in 0..DECODINGS_MAX {
-        if !has_plain_segments(&text) || has_encoded_words(&text) {
-            return false;
-        }
-        let wanted = |letter| matches!(letter, b'.' | b'/' | b'\\' | b';' | b'%');
-        let next = if text.contains(&b'%') { decoded(&text, wanted) } else { return true };
-        if next == *text {
-            return true;
-        }
-        text = Cow::Owned(next);
-    }
-    false
-}
-
-fn has_plain_segments(path: &[u8]) -> bool {
-    let mut segments = path.split(|letter| matches!(letter, b'/' | b'\\')).skip(1).peekable();
-    while let Some(segment) = segments.next() {
-        let empty = segment.is_empty() && segments.peek().is_some();
-        if empty || segment.contains(&b';') || matches!(segment, b"." | b"..") {
-            return false;
-        }
-    }
-    true
-}
-
-/// Decodes all percent-encoded bytes.
-pub(super) fn percent_decoded(text: &str) -> Vec<u8> {
-    decoded(text.as_bytes(), |_| true)
-}
-
-/// Whether bytes are encoded that no client has to encode. A server decodes them, so the path of an
-/// operation could look like another one.
-fn has_encoded_words(path: &[u8]) -> bool {
-    let is_word = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'_' | b'-');
-    decoded(path, is_word) != path
-}
-
-/// Decodes the percent-encoded bytes for which `wanted` is true.
-fn decoded(text: &[u8], wanted: impl Fn(u8) -> bool) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&letter, after)) = rest.split_first() {
-        let code = after.first_chunk::<2>().filter(|_| letter == b'%');
-        match code.and_then(hex).filter(|&letter| wanted(letter)) {
-            Some(letter) => {
-                plain.push(letter);
-                rest = &after[2..];
-            }
-            None => {
-                plain.push(letter);
-                rest = after;
-            }
-        }
-    }
-    plain
-}
-
-fn hex(code: &[u8; 2]) -> Option<u8> {
-    let digit = |letter: u8| char::from(letter).to_digit(16);
-    u8::try_from(digit(code[0])? * 16 + digit(code[1])?).ok()
 }
 
 // === impl RequestKind ===

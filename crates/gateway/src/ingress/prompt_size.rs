@@ -87,7 +87,7 @@ impl PromptSize {
                 self.text += number.len() as u64;
             }
             JsonValue::Number(_) => self.text += NUMBER_BYTES,
-            JsonValue::String(text) => self.add_text(place, &text.checked()?),
+            JsonValue::String(text) => self.add_text(place, &text),
             JsonValue::Array(mut list) => {
                 while scanner.item(&mut list)? {
                     self.add_item(place, scanner)?;
@@ -129,7 +129,7 @@ impl PromptSize {
         if place == Place::Text {
             self.text += 2 * BETWEEN;
         }
-        let key = key.read().unwrap_or_default();
+        let key = key.read();
         let value = scanner.value()?;
         self.add(place.under(&key), value, scanner)
     }
@@ -180,7 +180,8 @@ fn is_medium(place: Place, text: &JsonString<'_>) -> bool {
     let (start, escape) = text.start();
     match escape {
         Some(b'/' | b'u') if start.len() < BASE64_LOOK => {
-            text.read().is_some_and(|read| is_encoded(place, &read, read.len()))
+            let read = text.read();
+            is_encoded(place, &read, read.len())
         }
         // No other escape encodes a base64 character.
         Some(_) if start.len() < BASE64_LOOK => is_data_url(start),

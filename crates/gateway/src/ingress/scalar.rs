@@ -23,9 +23,9 @@ pub(super) fn small(scanner: &mut JsonScanner<'_>) -> Result<Scalar, ScanError> 
     Ok(match scanner.value()? {
         JsonValue::Bool(bool_value) => Scalar::Bool(bool_value),
         JsonValue::Number(number) => Scalar::of(number),
-        JsonValue::String(text) => match text.checked()?.read() {
-            Some(text) if !text.is_empty() => Scalar::Text(hash(&text)),
-            _ => Scalar::None,
+        JsonValue::String(text) => match &*text.read() {
+            "" => Scalar::None,
+            text => Scalar::Text(hash(text)),
         },
         value => {
             PromptSize::default().add(Place::Text, value, scanner)?;

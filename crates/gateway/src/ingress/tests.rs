@@ -18,6 +18,7 @@ use flow::identity::Attribute;
 use http::{HeaderMap, HeaderName, Method, Request};
 use proptest::prelude::*;
 
+use super::path::Route;
 use super::*;
 use crate::config::settings::Identity;
 

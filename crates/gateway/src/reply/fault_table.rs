@@ -267,7 +267,10 @@ impl Fault {
             }
             Self::RequestTimeout => "The request took too long to arrive: send it faster.",
             Self::TooManyFields => "The request has more than 100 header fields: send fewer.",
-            Self::HostCount => "The request names no host, or several: send one Host header.",
+            Self::HostCount => {
+                "The request names no host, several, or none that is a name or an address with at \
+                 most a port: send one Host header."
+            }
             Self::TransferCoding => "The only transfer coding is chunked, once: send it alone.",
             Self::TlsRequired => "This port needs TLS: write the URL with https://.",
             Self::BatchDisabled => {

@@ -214,6 +214,7 @@ impl Request {
         }
         match (self.config.cost, self.charged(prompt, tokens)) {
             (Cost::Tokens, Some(charged)) => Usage::Cost(charged.max(1)),
+            _ if self.record.status >= 400 => Usage::Failed,
             _ => Usage::Unknown,
         }
     }

@@ -58,8 +58,13 @@ pub(crate) fn arrive(
 ) -> Result<Option<Caller>, Refused> {
     let Some(caller) = state.caller(config, parts)? else { return Ok(None) };
     record.attribute(Some(&caller));
-    if path::changes_models(&parts.method, parts.uri.path()) {
+    let path = parts.uri.path();
+    path::check(path)?;
+    if path::changes_models(&parts.method, path) {
         return Err(Fault::AdminOnly.into());
+    }
+    if !path::is_offered(path) {
+        return Err(Fault::NoSuchPath(path::meant(path)).into());
     }
     if !caller.is_batch {
         state.tenants.arrive(&caller.tenant, now(state.clock.now())).map_err(refused)?;

@@ -46,6 +46,7 @@ fn intent(flow: &str) -> Intent {
         request_id: HeaderValue::from_static("test"),
         queue_status: false,
         decoded: false,
+        mislabelled: false,
         direct: false,
     }
 }

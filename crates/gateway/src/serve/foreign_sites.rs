@@ -22,7 +22,7 @@ use super::host_names::is_public;
 use crate::admin_access::{self, Peer, Visitor};
 use crate::config::Config;
 use crate::ingress::headers::{self, is_preflight};
-use crate::ingress::path::Route;
+use crate::ingress::path::{AdminPage, Route, is_read};
 use crate::reply::Fault;
 
 /// `same-origin` if the browser itself sees one origin, and `none` if its user asked for a page. A
@@ -55,7 +55,7 @@ enum Guarded {
     /// Files and batches.
     Files,
     /// The models. A proxy on this machine forwards requests under names of domains, so `Host`
-    /// counts only beside an `Origin`, which tells a browser from other programs.
+    /// counts only in a browser.
     Models,
 }
 
@@ -85,9 +85,9 @@ pub(super) fn check<B>(
     request: &Request<B>,
     arrival: Arrival,
 ) -> Result<Route, Fault> {
-    let Some(guarded) = Guarded::by(&route) else { return Ok(route) };
+    let Some(guarded) = Guarded::by(&route, config) else { return Ok(route) };
     let headers = request.headers();
-    if guarded == Guarded::Models && !headers::has(headers, &ORIGIN) {
+    if guarded == Guarded::Models && !is_of_page(request) {
         return Ok(route);
     }
     let sites = Sites { listed: &config.server.cors_origins, guarded };
@@ -123,6 +123,13 @@ pub(super) fn is_refusal(fault: &Fault) -> bool {
 fn is_rebound(sites: Sites<'_>, host: &str, headers: &HeaderMap, arrival: Arrival) -> bool {
     let counts = arrival.is_own_machine || is_from_browser(headers);
     counts && !arrival.has_tls && !has_checked_name(headers) && !sites.name(host) && is_public(host)
+}
+
+/// Whether a page may have sent the request. A browser names the origin, unless a page reads from
+/// its own: that of a rebound name is the gateway's.
+fn is_of_page<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    headers::has(headers, &ORIGIN) || (is_read(request.method()) && is_from_browser(headers))
 }
 
 /// Whether a browser without TLS may have sent the request. It always says which languages its user
@@ -193,9 +200,13 @@ impl Arrival {
 // === impl Guarded ===
 
 impl Guarded {
-    /// What stands behind a route, if a key would protect it.
-    fn by(route: &Route) -> Option<Self> {
+    /// What stands behind a route, if a key would protect it. The files of the live page show
+    /// nothing, and ask for a key where there are keys: then their page may have any name.
+    fn by(route: &Route, config: &Config) -> Option<Self> {
         match route {
+            Route::Visibility(AdminPage::Dashboard(_)) => {
+                (!admin_access::has_keys(config)).then_some(Self::Pages)
+            }
             Route::Visibility(_) | Route::Dispatch(_) | Route::Drain(_) => {
                 route.needs_right().then_some(Self::Pages)
             }

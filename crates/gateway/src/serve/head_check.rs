@@ -1,23 +1,25 @@
 //! Heads of requests that are refused before the body is read.
 
 use http::header::{HOST, TRANSFER_ENCODING};
+use http::uri::Authority;
 use http::{Request, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
+use super::host_names;
 use crate::reply::Fault;
 
 /// The most fields of a head. Over HTTP/1 hyper has the same limit; over HTTP/2 a client can name
 /// thousands of fields in a few bytes, of which each takes a hundred here.
 const FIELDS_MAX: usize = 100;
 
-/// Refuses heads with too many fields, heads that name no host or several, and bodies that are not
-/// framed in the one way that all servers read alike.
+/// Refuses heads with too many fields, heads that name no host, several or none that is one, and
+/// bodies that are not framed in the one way that all servers read alike.
 pub(super) fn check(request: &Request<Incoming>) -> Result<(), Fault> {
     if request.headers().len() > FIELDS_MAX {
         return Err(Fault::TooManyFields);
     }
-    if !has_one_host(request) {
+    if !has_one_host(request) || !hosts(request).all(host_names::is_well_formed) {
         return Err(Fault::HostCount);
     }
     // A body of a known length has no transfer coding.
@@ -34,6 +36,14 @@ fn has_one_host(request: &Request<Incoming>) -> bool {
         0 => request.version() != Version::HTTP_11,
         count => count == 1,
     }
+}
+
+/// The host that the request names, by its header and by its target; of bytes that are no text, one
+/// that is no host.
+fn hosts(request: &Request<Incoming>) -> impl Iterator<Item = &str> {
+    let named = request.headers().iter().filter(|(name, _)| **name == HOST);
+    let named = named.map(|(_, host)| host.to_str().unwrap_or("?"));
+    named.chain(request.uri().authority().map(Authority::as_str))
 }
 
 /// Whether the transfer coding is `chunked` alone, or none, as over HTTP/2.

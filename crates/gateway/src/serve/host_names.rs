@@ -2,9 +2,10 @@
 //!
 //! The owner of a domain can make its names point to any address, also to one of this machine (DNS
 //! rebinding). Nobody can register a name without a dot, a name of a domain that is kept for local
-//! networks, or the name of this machine. An address is no name.
+//! networks, or the name of this machine. An address is no name, also one in another form such as
+//! `127.1`: no domain ends in a number, so all programs read it as an address or refuse it.
 
-use std::net::IpAddr;
+use std::net::Ipv6Addr;
 use std::sync::LazyLock;
 
 /// The last parts of names that nobody can register, because the public DNS does not have them:
@@ -30,16 +31,50 @@ static OWN_NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     own_names(&read("/proc/sys/kernel/hostname"), &read("/etc/resolv.conf"))
 });
 
-/// Whether a host with its port is a name that a stranger may own.
+/// The most digits of a port.
+const PORT_MAX: usize = 5;
+
+/// Whether a host is a name or an address, perhaps with a port, that all programs read alike. An
+/// empty one is none, as that of a client which asks for no host.
+pub(super) fn is_well_formed(host: &str) -> bool {
+    let is_name = |letter: u8| letter.is_ascii_alphanumeric() || b"-._".contains(&letter);
+    let (name, port) = split(host);
+    let is_port = port.len() <= PORT_MAX && port.bytes().all(|digit| digit.is_ascii_digit());
+    let address = name.strip_prefix('[').map(|rest| rest.strip_suffix(']').unwrap_or_default());
+    is_port
+        && match address {
+            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+            None => name.bytes().all(is_name),
+        }
+}
+
+/// The name or address of a host, and its port.
+fn split(host: &str) -> (&str, &str) {
+    let behind = host.rfind(']').map_or(0, |at| at + 1);
+    match host[behind..].split_once(':') {
+        Some((rest, port)) => (&host[..behind + rest.len()], port),
+        None => (host, ""),
+    }
+}
+
+/// Whether a well-formed host is a name that a stranger may own.
 pub(super) fn is_public(host: &str) -> bool {
-    let is_port = |port: &str| port.bytes().all(|digit| digit.is_ascii_digit());
-    let name = host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(at, _)| at);
+    let (name, _) = split(host);
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let is_address = name.parse::<IpAddr>().is_ok() || name.starts_with('[');
+    let is_address = name.starts_with('[') || ends_in_number(&name);
     let is_in =
         |domain: &&str| name.strip_suffix(*domain).is_some_and(|before| before.ends_with('.'));
     let is_local = is_address || !name.contains('.') || LOCAL_DOMAINS.iter().any(is_in);
     !is_local && !OWN_NAMES.contains(&name)
+}
+
+/// Whether the last part of a name is a number: so WHATWG's standard of URLs tells addresses from
+/// names.
+fn ends_in_number(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let hex = last.strip_prefix("0x");
+    let is_decimal = !last.is_empty() && last.bytes().all(|digit| digit.is_ascii_digit());
+    is_decimal || hex.is_some_and(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
 /// The machine's name by itself and in the domains where its resolver looks for short names.
@@ -73,6 +108,10 @@ mod tests {
             "tidegate.models.svc.cluster.local",
             "gateway.lan.",
             "nas.home.arpa",
+            "127.1:80",
+            "0x7F.0.0.1",
+            "2130706433",
+            "1.0x",
         ] {
             assert!(!is_public(host), "{host}");
         }
@@ -83,9 +122,22 @@ mod tests {
             "a.b.",
             "svc.attacker.example",
             "notlocal.xlocal",
-            "a:b.c",
+            "127.1.example",
+            "0x7f.0x7g",
         ] {
             assert!(is_public(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn x05_a_host_has_one_form() {
+        for host in ["", "a", "a_b.c-d:80", "127.1:", "[::1]", "[::ffff:1.2.3.4]:65535"] {
+            assert!(is_well_formed(host), "{host}");
+        }
+        for host in
+            ["a:+80", "a:80:90", "a:123456", "a@b", "a b", "[::1", "::1", "[::1]a", "[a]", "a]:1"]
+        {
+            assert!(!is_well_formed(host), "{host}");
         }
     }
 

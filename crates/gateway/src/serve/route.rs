@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request as HttpRequest, Response, StatusCode, Version};
@@ -342,6 +343,9 @@ fn upstream_request(
     let path = other.unwrap_or_else(own);
     if intent.decoded {
         parts.headers.remove(ingress::headers::BODY_ENCODING);
+    }
+    if intent.mislabelled {
+        parts.headers.insert(CONTENT_TYPE, ingress::headers::JSON);
     }
     let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
     UpstreamRequest { method: parts.method, path, headers, body, _reservation: reservation }

@@ -321,9 +321,10 @@ impl History {
     }
 
     fn usage(&mut self) -> Usage {
-        match self.random.below(4) {
+        match self.random.below(6) {
             0 => Usage::Unknown,
             1 => Usage::Cost(0),
+            2 => Usage::Failed,
             _ => Usage::Cost(self.random.below(2 * self.largest_cost + 1)),
         }
     }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::{is_plain, percent_decoded};
+use super::{check, percent_decoded};
 use crate::reply::Fault;
 
 /// The beginning of all paths of Azure OpenAI.
@@ -17,9 +17,7 @@ const OPERATIONS: [&str; 3] = ["chat/completions", "completions", "embeddings"];
 /// The path at a backend; `None` for a path that is not offered. An ambiguous path is an error, and
 /// so is a deployment whose name cannot be read: the request would go by the model of its body.
 pub(super) fn path(path: &str) -> Result<Option<Cow<'_, str>>, Fault> {
-    if !is_plain(path) {
-        return Err(super::ambiguous());
-    }
+    check(path)?;
     if split(path).is_some() && deployment(path).is_none() {
         let what = "The name of the deployment in the path is not UTF-8.";
         return Err(Fault::InvalidRequest(what.into()));

@@ -74,7 +74,6 @@ fn x01_a_model_is_a_short_visible_string_and_there_is_one() {
         r#"{"model":"a\u0000b"}"#,
         r#"{"model":"a\nb"}"#,
         r#"{"model":"a\u0085b"}"#,
-        r#"{"model":"\ud800"}"#,
         r#"{"model":"a","model":"a"}"#,
         r#"{"model":"a","x":1,"mod\u0065l":"b"}"#,
         &long,
@@ -137,9 +136,10 @@ fn x01_other_paths_use_a_model_where_they_have_one() {
     }
     // Some servers read JSON whatever its type is.
     assert_eq!(model("application/octet-stream", named).as_deref(), Some("m"));
-    for body in ["", "{}", "[1]", "no json", r#"{"model":7}"#] {
+    for body in ["", "{}", "[1]", "no json", r#"{"model":null}"#] {
         assert_eq!(model("application/json", body), None, "{body}");
     }
+    assert_eq!(code(posted("/v1/rerank", br#"{"model":7}"#)), "invalid_request");
     let twice = br#"{"model":"a","model":"b"}"#;
     assert_eq!(code(posted("/v1/rerank", twice)), "invalid_request");
     for method in [Method::GET, Method::HEAD, Method::DELETE] {
@@ -168,41 +168,38 @@ fn x05_what_begins_as_an_object_is_one_whatever_its_type() {
     }
 }
 
-/// Curl labels JSON as a form unless it is told otherwise.
+/// Curl labels JSON as a form unless it is told otherwise. No other form is without files.
 #[test]
-fn x05_a_prompt_is_no_form_that_names_another_model() {
-    let kind = "application/x-www-form-urlencoded";
-    let read = |text: &str| {
-        let body = format!(r#"{{"model":"m","prompt":"{text}"}}"#);
-        code(typed("/v1/messages", kind, &body))
-    };
-    for text in [
-        "see http://a.example/?a=1&model=x",
-        "let a = 2; model = 1",
-        "a&model=m&b",
-        "a&models=x&b",
-        "a & MODEL \\\"x\\\" & b",
-        "a&model=\\\"x\\\"&b",
-    ] {
-        assert_eq!(read(text), "ok", "{text}");
+fn x05_a_body_that_is_labelled_as_a_form_is_json() {
+    let kind = "Application/X-www-form-urlencoded; charset=utf-8";
+    for path in ["/v1/messages", CHAT] {
+        let read = |kind, body| typed(path, kind, body);
+        let (intent, _) = read(kind, r#"{"model":"m","prompt":"&model=x&"}"#).unwrap();
+        assert_eq!((intent.model.as_deref(), intent.mislabelled), (Some("m"), true));
+        let (intent, _) = read("application/json", r#"{"model":"m"}"#).unwrap();
+        assert!(!intent.mislabelled);
+        for body in ["model=m", "[1]", "%7B%22model%22:%22m%22%7D", r#"{"model":"m"}&model=x"#] {
+            assert_eq!(code(read(kind, body)), "invalid_request", "{body}");
+        }
     }
-    for text in [
-        "&model=x&",
-        "&model=x;",
-        ";model=x;",
-        "&model=m;x&",
-        "&Model=x&",
-        "&mod%65l=x&",
-        "& model =x&",
-        "&model=&",
-        "&model&",
-        "&model%00%ff=x&",
-        "&model=m&model=x&",
+    let file = typed("/api/blobs/sha256:1", kind, r#"{"model":"m"}"#).unwrap().0;
+    assert!(!file.mislabelled && file.model.is_none());
+}
+
+/// Each server makes something else of half a surrogate pair.
+#[test]
+fn x05_half_a_letter_is_refused_wherever_it_stands() {
+    for body in [
+        r#"{"model":"\ud800"}"#,
+        r#"{"model":"m","x":"\udc00a"}"#,
+        r#"{"model":"m","x":["\ud800",{"\udbffa":1}]}"#,
+        r#"{"model":"m","name":"\ud800"}"#,
+        r#"{"model":"m","options":{"x":"\ud800\u0041"}}"#,
     ] {
-        assert_eq!(read(text), "invalid_request", "{text}");
+        for path in [CHAT, "/v1/messages", "/api/show"] {
+            assert_eq!(code(posted(path, body.as_bytes())), "invalid_request", "{path} {body}");
+        }
     }
-    let unnamed = typed("/v1/messages", kind, r#"{"prompt":"&model=m&"}"#);
-    assert_eq!(code(unnamed), "invalid_request");
 }
 
 fn typed(path: &str, kind: &str, body: &str) -> Result<(Box<Intent>, Bytes), Fault> {

@@ -212,8 +212,9 @@ fn reference() -> String {
     let forwarded = |name: &str| match name {
         _ if ends_here(name) => "no",
         "authorization" | "x-api-key" | "api-key" => "without tenants",
-        "x-request-id" | "traceparent" | "content-encoding" => "may be written anew",
-        "host" | "accept-encoding" | "expect" => "no",
+        "x-request-id" | "traceparent" | "content-encoding" | "content-type" => {
+            "may be written anew"
+        }
         _ => "yes",
     };
     let read =
