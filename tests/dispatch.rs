@@ -13,3 +13,4 @@ mod pubsub;
 mod queues;
 mod store_outage;
 mod tls;
+mod verdict;

@@ -168,6 +168,7 @@ impl Dispatcher {
         (held, message): (ClaimRef, &Message),
         (failures, outcome, asked): (u32, Outcome, Option<Duration>),
     ) {
+        served.metrics.judged(&outcome);
         if self.is_given_up(served, message, failures) {
             tracing::warn!(
                 id = message.id,
@@ -207,6 +208,7 @@ impl Dispatcher {
             Outcome::Failed { code, .. } if *code == Outcome::DEADLINE => MessageEnd::Expired,
             Outcome::Failed { .. } => MessageEnd::Unsendable,
         };
+        served.metrics.judged(&outcome);
         let kept =
             self.persist(served, || self.store.complete(held.clone(), outcome.clone(), moment()));
         served.metrics.ended(if kept.await { end } else { MessageEnd::Lost });

@@ -8,9 +8,12 @@ use store::{ErrorKind, StoreError};
 use super::DurableQueues;
 use super::batch_folder::BatchFolder;
 use crate::diagnosis::Situation;
-use crate::diagnosis::situation::{BatchQueueState, BatchWork, GateCondition, StoreTrouble};
+use crate::diagnosis::situation::{
+    BatchAttempts, BatchQueueState, BatchWork, GateCondition, StoreTrouble,
+};
 use crate::dispatch::QueueView;
 use crate::gates::GateStatus;
+use crate::observe::dispatch::{AttemptCounts, QueueMetrics};
 
 /// The time limit for counting the queues.
 const COUNT_LIMIT: Duration = Duration::from_secs(1);
@@ -194,9 +197,21 @@ impl From<QueueView<'_>> for BatchQueueState {
             dead: depth.dead,
             ended: view.metrics.ends().map(|(_, count)| count).sum(),
             ended_lately: 0,
+            attempts: BatchAttempts::from(view.metrics),
+            attempts_last_minute: BatchAttempts::default(),
             overload: view.overload,
             trouble: view.trouble,
         }
+    }
+}
+
+// === impl BatchAttempts ===
+
+impl From<&QueueMetrics> for BatchAttempts {
+    fn from(metrics: &QueueMetrics) -> Self {
+        let AttemptCounts { served, failed } = metrics.attempt_counts();
+        let dead = metrics.dead_letters();
+        Self { served, failed, dead }
     }
 }
 
