@@ -9,6 +9,7 @@ mod gates;
 mod kills;
 mod llm_d_async;
 mod operator_commands;
+mod poison;
 mod pubsub;
 mod queues;
 mod store_outage;

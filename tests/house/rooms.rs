@@ -215,6 +215,7 @@ const GATEWAY: &[Room] = &[
             "jitter",
             "observe",
             "output_history",
+            "reply",
             "task",
             "upstream",
         ],
