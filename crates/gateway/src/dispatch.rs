@@ -90,6 +90,8 @@ pub(crate) struct QueueView<'a> {
     pub(crate) overload: Option<String>,
     /// Why the queue cannot be used although its store can.
     pub(crate) trouble: Option<String>,
+    /// Why messages that wait for a retry cannot be kept apart.
+    pub(crate) retries_trouble: Option<String>,
 }
 
 /// Why a claim ends before its response.
@@ -191,6 +193,7 @@ impl Dispatcher {
             in_flight: in_flight.get(&served.queue.name).copied().unwrap_or(0),
             overload: served.health.why(),
             trouble: served.trouble.why(),
+            retries_trouble: served.trouble.of_retries(),
         })
     }
 

@@ -285,6 +285,8 @@ pub(crate) struct BatchQueueState {
     pub(crate) overload: Option<String>,
     /// Why its own data cannot be used, although its store can.
     pub(crate) trouble: Option<String>,
+    /// Why messages that wait for a retry cannot be kept apart.
+    pub(crate) retries_trouble: Option<String>,
 }
 
 /// A key that expires soon or has expired.

@@ -43,6 +43,8 @@ struct QueueStatus {
     ends: std::collections::BTreeMap<&'static str, u64>,
     /// Why it cannot be used: the error of its store, or of its own data.
     trouble: Option<String>,
+    /// Why messages that wait for a retry cannot be kept apart.
+    retries_trouble: Option<String>,
     /// Why its target refuses requests.
     overload: Option<String>,
 }
@@ -143,6 +145,7 @@ impl QueueStatus {
             in_flight: view.in_flight,
             ends: view.metrics.ends().collect(),
             trouble,
+            retries_trouble: view.retries_trouble,
             overload: view.overload,
         }
     }
@@ -170,6 +173,9 @@ impl std::fmt::Display for QueueStatus {
         writeln!(f, "  {}", self.counts())?;
         if let Some(why) = &self.trouble {
             writeln!(f, "  nothing is sent: {why}")?;
+        }
+        if let Some(why) = &self.retries_trouble {
+            writeln!(f, "  messages wait for their retry in their claims: {why}")?;
         }
         if let Some(why) = &self.overload {
             writeln!(f, "  the target refuses requests: {why}")?;
@@ -201,6 +207,7 @@ impl From<QueueView<'_>> for BatchQueueState {
             attempts_last_minute: BatchAttempts::default(),
             overload: view.overload,
             trouble: view.trouble,
+            retries_trouble: view.retries_trouble,
         }
     }
 }
