@@ -142,6 +142,8 @@ const IN_PLACE: &[(&str, &str)] = &[
     ("sqlite", "changed"),
     ("sqlite", "check_queue"),
     ("pubsub", "check_queue"),
+    ("sqlite", "check_retries"),
+    ("pubsub", "check_retries"),
     ("pubsub", "submit"),
     ("pubsub", "lanes"),
     ("pubsub", "cancel"),

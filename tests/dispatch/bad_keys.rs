@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 use super::fixture::{Dispatcher, OPEN, QUICK, await_results, message, results, submit_to, unix};
-use crate::support::{Backend, Redis, eventually};
+use crate::support::{Backend, Redis, ScriptedResponse, eventually};
 
 /// A dispatcher of two queues.
 fn config(redis: &Redis, target: SocketAddr) -> String {
@@ -110,4 +110,70 @@ fn d08_a_key_that_breaks_while_its_queue_works_stops_no_other_queue() {
         count => Err(format!("{count:?}")),
     });
     assert!(results(&redis).iter().all(|result| result["status_code"] == 200));
+}
+
+/// All queues share the set of retries. Another program has a key of its name, and messages that
+/// fail and that are refused are sent again all the same.
+#[test]
+fn d08_a_key_of_another_type_in_the_place_of_the_retries_stops_no_queue() {
+    let redis = Redis::start();
+    redis.call(&["SET", "retry-sortedset", "mine"]);
+    let backend = Backend::start(|seen| match seen.number {
+        0..3 => ScriptedResponse::json(500, "{}"),
+        3..5 => ScriptedResponse::with_headers(429, &["retry-after: 0"], "{}"),
+        _ => ScriptedResponse::ok(),
+    });
+    let dispatcher = Dispatcher::start(&config(&redis, backend.address()));
+    submit(&redis, "q", 0..5);
+    submit(&redis, "q2", 0..1);
+    await_results(&redis, 5);
+    let done = |list: &str| redis.call(&["LLEN", list]).texts();
+    eventually("the other queue", || match done("own-results") {
+        count if count == ["1"] => Ok(()),
+        count => Err(format!("{count:?}")),
+    });
+    let found = || {
+        let page = dispatcher.page("/status").json();
+        let found = page["findings"].as_array().unwrap().iter();
+        let found = found.filter(|found| found["id"] == "batch_retries_unusable");
+        found.map(|found| found["text"].to_string()).collect::<Vec<_>>()
+    };
+    let named = "the key \\\"retry-sortedset\\\" is a string and must be a sorted set";
+    eventually("a finding for each queue", || match found() {
+        texts if texts.len() == 2 && texts.iter().all(|text| text.contains(named)) => Ok(()),
+        texts => Err(format!("{texts:?}")),
+    });
+    assert!(findings(&dispatcher).is_empty(), "no queue stops");
+    redis.call(&["RENAME", "retry-sortedset", "away"]);
+    eventually("no finding", || match found() {
+        none if none.is_empty() => Ok(()),
+        texts => Err(format!("{texts:?}")),
+    });
+}
+
+/// Anybody who submits a message may write its key of cancellation. Its queue goes on: it is
+/// released and sent again, and another message beside it can be cancelled.
+#[test]
+fn d08_a_key_of_cancellation_of_another_type_stops_nothing() {
+    let redis = Redis::start();
+    redis.call(&["LPUSH", "request-cancel:q-0", "mine"]);
+    let backend = Backend::start(|seen| match seen.number {
+        0..2 => ScriptedResponse::with_headers(429, &["retry-after: 0"], "{}"),
+        _ => ScriptedResponse::ok().held(),
+    });
+    let dispatcher = Dispatcher::start(&config(&redis, backend.address()));
+    submit(&redis, "q", 0..2);
+    backend.await_held(2);
+    let token = message("q-1", 0)["internal"]["request_token"].as_str().unwrap().to_owned();
+    redis.call(&["SET", "request-cancel:q-1", &token, "EX", "100"]);
+    let cancelled = await_results(&redis, 1);
+    assert_eq!(
+        (&cancelled[0]["id"], &cancelled[0]["error_code"]),
+        (&"q-1".into(), &"CANCELLED".into())
+    );
+    backend.open();
+    assert_eq!(await_results(&redis, 2)[1]["status_code"], 200);
+    assert_eq!(backend.seen().len(), 4, "nothing was sent twice");
+    let log = dispatcher.process.log();
+    assert!(!log.contains("cannot be used") && !log.contains("cannot be stored"), "{log}");
 }

@@ -1,6 +1,7 @@
 //! Crashes: no accepted message is lost, and each has one result.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -168,6 +169,60 @@ fn d07_a_redis_that_restarts_loses_nothing_that_was_accepted() {
     }
     let results = await_results(&redis, count);
     assert_eq!(ids(&results).len(), count);
+}
+
+/// The server stays, and its connections break again and again: between claims, results, and while
+/// messages are given back.
+#[test]
+fn d07_connections_that_break_in_the_middle_of_a_batch_lose_nothing() {
+    let redis = Redis::start();
+    let backend = Backend::start(|seen| match seen.number % 3 {
+        0 => ScriptedResponse::json(500, "{}").after_ms(2),
+        _ => ScriptedResponse::ok().after_ms(2),
+    });
+    let total = 120;
+    for number in 0..total {
+        submit(&redis, &format!("m{number}"), unix() + 600);
+    }
+    let config = config(QUICK, "\"open\"", &redis, backend.address());
+    let dispatcher = Dispatcher::start(&config);
+    for part in (10..total).step_by(10) {
+        await_results(&redis, part);
+        for kind in ["normal", "pubsub"] {
+            redis.call(&["CLIENT", "KILL", "TYPE", kind]);
+        }
+    }
+    let results = await_results(&redis, total);
+    assert_eq!(ids(&results).len(), total);
+    let answered = results.iter().filter(|result| result["status_code"] == 200).count();
+    assert_eq!(answered, total);
+    eventually("nothing is left", || match dispatcher.queue(QUEUE) {
+        queue if ["pending", "retry", "claimed"].iter().all(|state| queue[*state] == 0) => Ok(()),
+        queue => Err(queue.to_string()),
+    });
+}
+
+/// The next dispatcher sends it when it is due, and knows that it failed before.
+#[test]
+fn d07_a_message_that_waits_for_its_retry_outlives_its_killed_dispatcher() {
+    let redis = Redis::start();
+    let backend = Backend::start(|_| ScriptedResponse::json(500, "{}"));
+    submit(&redis, "patient", unix() + 600);
+    let sections = "[dispatch]\nbackoff = \"2s\"\nattempts = 2\n";
+    let config = config(sections, "\"open\"", &redis, backend.address());
+    let mut dispatcher = Dispatcher::start(&config);
+    eventually("a scheduled retry", || match redis.call(&["ZCARD", "retry-sortedset"]).texts() {
+        count if count == ["1"] => Ok(()),
+        count => Err(format!("{count:?}")),
+    });
+    dispatcher.process.kill();
+    assert_eq!(redis.call(&["ZCARD", "retry-sortedset"]).texts(), ["1"], "it is still due later");
+    let _next = Dispatcher::start(&config);
+    let results = await_results(&redis, 1);
+    assert_eq!(results[0]["status_code"], 500);
+    let times: Vec<_> = backend.seen().iter().map(|seen| seen.at).collect();
+    assert_eq!(times.len(), 2, "the failure before the kill counts");
+    assert!(times[1] - times[0] >= Duration::from_secs(1), "half of the pause is chance");
 }
 
 #[test]

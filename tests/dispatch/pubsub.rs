@@ -189,6 +189,33 @@ fn d08_a_subscription_that_fails_stops_its_queue_alone() {
     assert_eq!(await_results(&server, 3)[2]["id"], "kept");
 }
 
+/// The other one serves from the start, and this one as soon as somebody has created it.
+#[test]
+fn d08_a_subscription_that_does_not_exist_stops_its_queue_alone() {
+    let (server, backend) = (server(), Backend::quick());
+    let config = config(QUICK, "\"open\"", &server, &backend);
+    let other = format!(
+        "[[dispatch.queues]]\nname = \"other\"\ntarget = \"http://{}\"\ngates = [\"open\"]\n",
+        backend.address()
+    );
+    let dispatcher = Dispatcher::start(&(config + &other));
+    submit(&server, "one", unix() + 600);
+    assert_eq!(await_results(&server, 1)[0]["id"], "one");
+    assert_eq!(dispatcher.page("/ready").status, 200);
+    let named = format!(
+        "the batch queue other cannot be used, so it sends nothing: {}",
+        subscription("other")
+    );
+    eventually("a finding", || match dispatcher.page("/status").json()["findings"].to_string() {
+        text if text.contains(&named) => Ok(()),
+        text => Err(text),
+    });
+    server.create_queue("other");
+    let request = json!({"id": "two", "deadline": unix() + 600, "payload": {"model": "m"}});
+    server.publish("other", &request.to_string(), &json!({}));
+    assert_eq!(await_results(&server, 2)[1]["id"], "two");
+}
+
 #[test]
 fn d07_a_message_of_pubsub_that_fails_too_often_goes_to_the_topic_of_dead_letters() {
     let fixture = Fixture::start("attempts = 3\n", |_| ScriptedResponse::json(500, "{}"));

@@ -99,6 +99,37 @@ fn x02_x05_a_token_counts_in_a_browser_under_a_name() {
     assert_eq!(browser("/metrics", ""), 403, "host_not_allowed");
 }
 
+/// Anybody can send tokens. Those of one address have all places, and more of them wait; the first
+/// review of another address comes at its turn.
+#[test]
+fn x05_a_flood_of_forged_tokens_leaves_a_turn_to_another_address() {
+    let server = Backend::quick();
+    let api = cluster(&server);
+    api.add_reader("of-prometheus", "prometheus", &["get /metrics"]);
+    api.answer_forged(0);
+    let picker = picker(&api, &[]);
+    let (home, afar) = (at_home(&picker), own_address());
+    assert!(!afar.is_loopback(), "{afar}");
+    let afar = SocketAddr::new(afar, home.port());
+    let forged = |number: usize| HttpRequest::get("/metrics").key(&format!("forged-{number}"));
+    let flood: Vec<Call> = (0..40).map(|at| Call::open(afar, &forged(at).bytes())).collect();
+    eventually("all places are taken, and the rest refused", || {
+        let reviews = api.seen("create /apis/authentication.k8s.io/v1/tokenreviews").len();
+        let refused = flood.iter().filter(|call| call.has_begun()).count();
+        match (reviews, refused) {
+            (8, 24..=32) => Ok(()),
+            counts => Err(format!("{counts:?}")),
+        }
+    });
+    let honest = HttpRequest::get("/metrics").key("of-prometheus");
+    let mut honest = Call::open(home, &honest.bytes());
+    // One of the other address may be before it.
+    api.answer_forged(2);
+    assert_eq!(honest.head().status, 200);
+    api.answer_forged(100);
+    assert!(flood.into_iter().all(|call| [401, 503].contains(&call.finish().status)));
+}
+
 #[test]
 fn x02_x05_without_the_right_to_review_tokens_the_pages_stay_closed() {
     let server = Backend::quick();

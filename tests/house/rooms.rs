@@ -220,6 +220,7 @@ const GATEWAY: &[Room] = &[
             "jitter",
             "observe",
             "output_history",
+            "reply",
             "task",
             "upstream",
         ],

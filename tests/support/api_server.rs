@@ -57,6 +57,8 @@ struct State {
     cuts: u64,
     /// Whether events are sent byte by byte.
     slow: bool,
+    /// How many reviews of unknown tokens may be answered, if not all.
+    forged_reviews: Option<usize>,
     /// All requests: verb and path with query.
     seen: Vec<String>,
     watches: usize,
@@ -214,6 +216,11 @@ impl ApiServer {
         self.set(|state| drop(state.readers.insert(token.to_owned(), reader)));
     }
 
+    /// Answers so many more reviews of unknown tokens; the others wait.
+    pub(crate) fn answer_forged(&self, more: usize) {
+        self.set(|state| *state.forged_reviews.get_or_insert(0) += more);
+    }
+
     pub(crate) fn forbid(&self, verb: &'static str, kind: &str) {
         self.set(|state| state.forbidden.push((verb, kind.to_owned())));
     }
@@ -328,12 +335,27 @@ impl Shared {
                     respond(&mut writer, code, &status)?;
                 }
                 None if verb == "create" => {
+                    self.hold_forged(&asked.body["spec"]["token"]);
                     let answer = self.state().review(&asked.path, &asked.body);
                     respond(&mut writer, 201, &answer)?;
                 }
                 None if is_watch => return self.watch(&asked, &mut writer),
                 None => self.list(&asked, &mut writer)?,
             }
+        }
+    }
+
+    /// Waits until the review of this token may be answered.
+    fn hold_forged(&self, token: &Value) {
+        let Some(token) = token.as_str() else { return };
+        let is_held = |state: &mut State| {
+            let is_known = state.readers.contains_key(token) || state.stopped;
+            !is_known && state.forged_reviews == Some(0)
+        };
+        let waited = self.changed.wait_while(self.state(), is_held);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if !state.readers.contains_key(token) {
+            state.forged_reviews = state.forged_reviews.map(|left| left.saturating_sub(1));
         }
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
+    /// The address of the client.
+    pub(crate) client: Option<IpAddr>,
 }
 
 /// Where a client's connection comes from.
@@ -99,7 +101,7 @@ pub(crate) fn may_change(config: &Config, visitor: Visitor<'_>) -> Result<(), Fa
 /// Asks the cluster what the token of a request may do, where the configuration says so. A key of
 /// an operator needs no review.
 pub(crate) async fn review(cluster: &Cluster, asked: Asked<'_>) -> Option<Reviewed> {
-    let Asked { config, headers, method, path } = asked;
+    let Asked { config, headers, method, path, client } = asked;
     let token = ingress::presented(headers)?;
     let now = clock::since_epoch().as_secs();
     if let Ok(_) | Err(Fault::AdminOnly) = ingress::admin_right(config, headers, now) {
@@ -109,12 +111,14 @@ pub(crate) async fn review(cluster: &Cluster, asked: Asked<'_>) -> Option<Review
         true => ("get", AdminRight::Read),
         false => ("post", AdminRight::Change),
     };
-    Some(Reviewed(match cluster.review(token, (verb, path)).await {
-        Ok(TokenVerdict::Allowed) => Ok(right),
-        Ok(TokenVerdict::Denied) => Err(Fault::AdminOnly),
-        Ok(TokenVerdict::Unknown) => Err(Fault::InvalidKey),
-        Err(ReviewError(why)) => Err(Fault::ReviewAway(why)),
-    }))
+    Some(Reviewed(
+        match cluster.review((token, client.map(ingress::address::name)), (verb, path)).await {
+            Ok(TokenVerdict::Allowed) => Ok(right),
+            Ok(TokenVerdict::Denied) => Err(Fault::AdminOnly),
+            Ok(TokenVerdict::Unknown) => Err(Fault::InvalidKey),
+            Err(ReviewError(why)) => Err(Fault::ReviewAway(why)),
+        },
+    ))
 }
 
 /// Logs who may use the status pages at an address that other machines reach, where no key protects

@@ -8,6 +8,8 @@
 mod advice;
 mod backend_condition;
 mod backend_rules;
+mod batch_attempts;
+mod batch_failure_rules;
 mod batch_rules;
 mod causes;
 mod client_error_rules;
@@ -65,6 +67,7 @@ fn findings(situation: &Situation) -> Vec<StatusFinding> {
     refusal_rules::check(situation, &mut found);
     client_error_rules::check(situation, &mut found);
     batch_rules::check(situation, &mut found);
+    batch_failure_rules::check(situation, &mut found);
     expiry_rules::check(situation, &mut found);
     config_rules::check(situation, &mut found);
     for (at, finding) in found.iter_mut().enumerate() {

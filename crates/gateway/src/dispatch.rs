@@ -5,12 +5,13 @@
 //! stores its result (`delivery`). `outgoing_request` builds the request, and `verdict` decides
 //! what a response means for the message. `lease_keeper` renews the claims, applies cancellations
 //! and drops lost claims. `gates` limit the requests in flight, `message_size` says how much each
-//! counts there, `target` remembers whether a target refuses requests, and `queue_trouble` which
-//! queues cannot be used.
+//! counts there, `target` remembers whether a target refuses requests, `failing_lanes` whose
+//! messages fail, and `queue_trouble` which queues cannot be used.
 
 mod claim_loop;
 mod delivery;
 mod error;
+mod failing_lanes;
 mod lease_keeper;
 mod message_size;
 mod outgoing_request;
@@ -33,8 +34,9 @@ use crate::observe::dispatch::{DispatchMetrics, QueueMetrics};
 use crate::output_history::OutputHistory;
 use crate::upstream::client::{BaseUrl, Client};
 pub(crate) use error::DispatchError;
+use failing_lanes::FailingLanes;
 use queue_trouble::QueueTrouble;
-use target::TargetHealth;
+use target::{TargetAnswers, TargetHealth};
 use verdict::Backoff;
 
 /// A dispatcher and its claimed messages.
@@ -48,6 +50,7 @@ pub(crate) struct Dispatcher {
     queues: Vec<ServedQueue>,
     client: Arc<Client>,
     metrics: Arc<DispatchMetrics>,
+    answers: TargetAnswers,
     /// The claimed messages.
     claims: Mutex<BTreeMap<ClaimRef, ClaimState>>,
     /// The error of the store, while it is unavailable.
@@ -70,6 +73,7 @@ struct ServedQueue {
     outputs: OutputHistory,
     metrics: Arc<QueueMetrics>,
     health: TargetHealth,
+    lanes: FailingLanes,
     trouble: QueueTrouble,
     /// The key for requests to this gateway; `None` for other targets.
     own_key: Option<HeaderValue>,
@@ -86,6 +90,8 @@ pub(crate) struct QueueView<'a> {
     pub(crate) overload: Option<String>,
     /// Why the queue cannot be used although its store can.
     pub(crate) trouble: Option<String>,
+    /// Why messages that wait for a retry cannot be kept apart.
+    pub(crate) retries_trouble: Option<String>,
 }
 
 /// Why a claim ends before its response.
@@ -133,7 +139,6 @@ impl Dispatcher {
             let target = target(queue, own.as_ref())?;
             let gates = all_gates.named(&queue.gates)?;
             let metrics = metrics.of_queue(&queue.name);
-            let health = TargetHealth::default();
             let own_key = own_key.clone().filter(|_| queue.target.is_none());
             Ok(ServedQueue {
                 queue: queue.clone(),
@@ -142,7 +147,8 @@ impl Dispatcher {
                 gates,
                 outputs: OutputHistory::default(),
                 metrics,
-                health,
+                health: TargetHealth::default(),
+                lanes: FailingLanes::default(),
                 trouble: QueueTrouble::default(),
                 own_key,
             })
@@ -160,6 +166,7 @@ impl Dispatcher {
             queues,
             client,
             metrics,
+            answers: TargetAnswers::default(),
             claims: Mutex::default(),
             store_error: Mutex::default(),
             next_due: AtomicU64::new(u64::MAX),
@@ -186,6 +193,7 @@ impl Dispatcher {
             in_flight: in_flight.get(&served.queue.name).copied().unwrap_or(0),
             overload: served.health.why(),
             trouble: served.trouble.why(),
+            retries_trouble: served.trouble.of_retries(),
         })
     }
 

@@ -15,6 +15,7 @@ mod lines;
 mod objects;
 mod reflector;
 mod resource;
+mod review_turns;
 mod rules;
 mod token_review;
 mod trouble;

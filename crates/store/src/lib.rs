@@ -157,6 +157,12 @@ pub trait Store: std::fmt::Debug + Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
+    /// The same about the place of the messages that wait for a retry, which several queues may
+    /// share. Without it the verbs succeed: a released message waits in its claim until it is due.
+    fn check_retries<'a>(&'a self, _queue: &'a str) -> StoreFuture<'a, Option<String>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Resolves when the queues may have changed: messages became pending, or one was cancelled. A
     /// dispatcher that calls this before it looks, and awaits it afterwards, misses no change. The
     /// future may resolve spuriously; an engine that cannot know of all changes resolves after a

@@ -29,6 +29,7 @@ use crate::{
 mod cancel;
 mod changed;
 mod check_queue;
+mod check_retries;
 mod claim;
 mod claim_end;
 mod claimed_message;
@@ -152,6 +153,10 @@ impl Store for RedisStore {
 
     fn check_queue<'a>(&'a self, queue: &'a str) -> StoreFuture<'a, Option<String>> {
         Box::pin(check_queue::check_queue(self, queue))
+    }
+
+    fn check_retries<'a>(&'a self, queue: &'a str) -> StoreFuture<'a, Option<String>> {
+        Box::pin(check_retries::check_retries(self, queue))
     }
 
     fn list_dead_letters<'a>(

@@ -10,6 +10,8 @@ pub(super) const UNREADABLE: &str = "gate_unreadable";
 const USED_UP: &str = "budget_used_up";
 /// The rule about a queue whose own data cannot be used.
 const UNUSABLE: &str = "batch_queue_unusable";
+/// The rule about a queue whose messages that wait for a retry have no set of their own.
+const WITHOUT_RETRIES: &str = "batch_retries_unusable";
 /// A gate closes and opens all the time. It is reported when it has been closed for so long.
 const CLOSED_SECS: f64 = 5.0;
 /// The same while a batch request is in flight: it may be what closes the gate, or it may wait.
@@ -26,6 +28,7 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     }
     for queue in &situation.batch_queues {
         found.extend(unusable(queue));
+        found.extend(without_retries(queue));
         found.extend(overload(queue));
     }
 }
@@ -209,6 +212,18 @@ fn unusable(queue: &BatchQueueState) -> Option<StatusFinding> {
     let finding = StatusFinding::new(UNUSABLE, Level::Trouble, text).about(name).advise(
         "Other queues go on. The dispatcher looks again every second, and sends the messages of \
          this queue when its data is in order.",
+    );
+    Some(finding)
+}
+
+/// A finding about a queue that goes on without the set of its retries.
+fn without_retries(queue: &BatchQueueState) -> Option<StatusFinding> {
+    let why = queue.retries_trouble.as_ref()?;
+    let name = &queue.name;
+    let text = format!("the retries of the batch queue {name} have no place: {why}");
+    let finding = StatusFinding::new(WITHOUT_RETRIES, Level::Warning, text).about(name).advise(
+        "The queue goes on: a message that failed waits in its claim. Messages that waited for a \
+         retry in this key before are sent when they are there again.",
     );
     Some(finding)
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 pub(crate) use super::backend_condition::{BackendCondition, EngineState};
+pub(crate) use super::batch_attempts::BatchAttempts;
 pub(crate) use super::store_trouble::StoreTrouble;
 
 /// One number for each band.
@@ -280,10 +281,16 @@ pub(crate) struct BatchQueueState {
     /// Requests that have ended since the start, and in the last half minute.
     pub(crate) ended: u64,
     pub(crate) ended_lately: u64,
+    /// Attempts since the start, and of the last minute.
+    #[serde(skip)]
+    pub(crate) attempts: BatchAttempts,
+    pub(crate) attempts_last_minute: BatchAttempts,
     /// Why its target refuses requests.
     pub(crate) overload: Option<String>,
     /// Why its own data cannot be used, although its store can.
     pub(crate) trouble: Option<String>,
+    /// Why messages that wait for a retry cannot be kept apart.
+    pub(crate) retries_trouble: Option<String>,
 }
 
 /// A key that expires soon or has expired.

@@ -1,5 +1,6 @@
 //! Each rule with the plain data of an incident, and with data that is nearly one.
 
+mod batch_attempts;
 mod blind;
 mod causes;
 mod chains;

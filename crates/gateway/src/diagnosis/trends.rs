@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use flow::{Span, Time};
 
+use super::batch_attempts::BatchAttempts;
 use super::batch_rules;
 use super::causes;
 use super::first_byte_waits::FirstByteWaits;
@@ -58,6 +59,7 @@ pub(crate) struct Sample {
     pub(crate) flow_refused: BTreeMap<String, u32>,
     /// Ended requests by batch queue.
     pub(crate) batch_ended: BTreeMap<String, u64>,
+    pub(crate) batch_attempts: BTreeMap<String, BatchAttempts>,
 }
 
 /// See the module documentation.
@@ -83,6 +85,9 @@ impl Trends {
         let now = sample.at;
         let ended = situation.batch_queues.iter().map(|queue| (queue.name.clone(), queue.ended));
         sample.batch_ended = ended.collect();
+        let attempts = situation.batch_queues.iter();
+        sample.batch_attempts =
+            attempts.map(|queue| (queue.name.clone(), queue.attempts.clone())).collect();
         let refused = situation.flows.iter().map(|flow| (flow.name.clone(), flow.refused));
         sample.flow_refused = refused.collect();
         self.rate(&mut situation, &sample);
@@ -112,6 +117,7 @@ impl Trends {
             let before = self.base(now, LATELY).and_then(ended).unwrap_or(queue.ended);
             queue.ended_lately = queue.ended.saturating_sub(before);
         }
+        self.count_attempts(&mut situation, &sample);
         let known = |id: &String, _: &mut Time| {
             situation.backends.iter().any(|backend| backend.id == *id && backend.in_flight > 0)
         };
@@ -149,6 +155,11 @@ impl Trends {
         self.samples.iter().find(|sample| now.since(sample.at) <= window)
     }
 
+    /// The oldest sample of the last minute. All that a young process has counted is of that time.
+    fn base_of_minute<'a>(&'a self, now: Time, start: &'a Sample) -> Option<&'a Sample> {
+        if now.since(Time::ZERO) <= MINUTE { Some(start) } else { self.base(now, MINUTE) }
+    }
+
     fn rate(&self, situation: &mut Situation, sample: &Sample) {
         let Some(base) = self.base(sample.at, RATE_WINDOW) else { return };
         let secs = sample.at.since(base.at).secs_f64();
@@ -178,10 +189,8 @@ impl Trends {
     }
 
     fn count_refusals(&self, situation: &mut Situation, sample: &Sample) {
-        // All that a young process has counted is of its last minute.
         let start = Sample::default();
-        let is_young = sample.at.since(Time::ZERO) <= MINUTE;
-        let base = if is_young { Some(&start) } else { self.base(sample.at, MINUTE) };
+        let base = self.base_of_minute(sample.at, &start);
         let mut counts: BTreeMap<&'static str, RefusalCount> = BTreeMap::new();
         for (key @ (band, reason), &total) in &sample.endings {
             let before = base.map_or(total, |base| base.endings.get(key).copied().unwrap_or(0));
@@ -212,6 +221,16 @@ impl Trends {
         let order =
             |refusal: &RefusalCount| std::cmp::Reverse((refusal.last_minute, refusal.total));
         situation.refusals.sort_by_key(order);
+    }
+
+    fn count_attempts(&self, situation: &mut Situation, sample: &Sample) {
+        let start = Sample::default();
+        let Some(base) = self.base_of_minute(sample.at, &start) else { return };
+        let none = BatchAttempts::default();
+        for queue in &mut situation.batch_queues {
+            let before = base.batch_attempts.get(&queue.name).unwrap_or(&none);
+            queue.attempts_last_minute = queue.attempts.since(before);
+        }
     }
 
     fn forecast(&self, queue: &mut QueueState, sample: &Sample) {

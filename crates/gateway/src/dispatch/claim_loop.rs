@@ -1,7 +1,7 @@
 //! The claim loop: claims as many messages as may go now, in fair order.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flow::{LaneScheduler, Weight};
@@ -9,6 +9,7 @@ use store::{Claim, ClaimRequest, Lane, StoreError};
 use tokio::time::Instant;
 
 use super::message_size::MessageSize;
+use super::target::lock;
 use super::{Dispatcher, ServedQueue, StopReason};
 use crate::clock::moment;
 use crate::gates::GatePermit;
@@ -152,8 +153,9 @@ impl ClaimLoop {
         if self.free_workers() == 0 || !(look || self.has_room()) {
             return Ok(started);
         }
-        let lanes = self.lanes().await?;
+        let mut lanes = self.lanes().await?;
         self.yield_to_earlier(&lanes).await;
+        self.dispatcher.restrain(&mut lanes);
         for turn in self.plan(&lanes) {
             started += self.claim(turn).await?;
         }
@@ -379,10 +381,6 @@ fn expired(at: usize, lanes: &[Lane]) -> impl Iterator<Item = LaneClaim> {
     let now = moment();
     let expired = lanes.iter().filter(move |lane| lane.deadline <= now);
     expired.map(move |lane| LaneClaim { at, tenant: lane.tenant.clone(), most: 1 })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The time until a moment in milliseconds since 1970.

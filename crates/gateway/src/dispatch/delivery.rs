@@ -15,7 +15,7 @@ use store::{
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::outgoing_request::outgoing_request;
+use super::outgoing_request::{model, outgoing_request};
 use super::verdict::{Verdict, judge};
 use super::{ClaimState, Dispatcher, ServedQueue, StopReason};
 use crate::clock::moment;
@@ -30,7 +30,7 @@ use crate::upstream::client::ClientError;
 /// The pause between two tries to store a result while the store is unavailable.
 const STORE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Failures of a message whose target answers other messages, until it is given up.
+/// Failures of a message whose target answers other messages for its model, until it is given up.
 const OWN_FAILURES: u32 = 20;
 
 /// The least time before the deadline in which another attempt makes sense.
@@ -38,8 +38,20 @@ const ATTEMPT_MIN: Duration = Duration::from_millis(200);
 
 /// How an attempt ended.
 enum AttemptEnd {
-    Response(Verdict),
+    /// With a verdict, on a request for this model.
+    Response(Verdict, String),
     Stopped(StopReason),
+}
+
+/// A failed attempt.
+struct Failure {
+    /// The failures before it.
+    failures: u32,
+    outcome: Outcome,
+    /// The pause that the target asked for.
+    asked: Option<Duration>,
+    /// Whether it counts as one of the message.
+    counts: bool,
 }
 
 /// An entry among the claims, removed when dropped.
@@ -114,12 +126,18 @@ impl Dispatcher {
         claim: Claim,
         (permit, stopped): (Option<GatePermit>, oneshot::Receiver<StopReason>),
     ) {
+        let lane = served.lanes.started(&claim.message.tenant);
         let ended = tokio::select! {
-            verdict = self.attempt(served, &claim, permit.as_ref()) => {
-                AttemptEnd::Response(verdict)
+            (verdict, model) = self.attempt(served, &claim, permit.as_ref()) => {
+                AttemptEnd::Response(verdict, model)
             }
             reason = stopped => AttemptEnd::Stopped(reason.unwrap_or(StopReason::Release)),
         };
+        lane.ended(match &ended {
+            AttemptEnd::Response(Verdict::Final(Outcome::Answered { .. }), _) => Some(true),
+            AttemptEnd::Response(Verdict::Failed(..) | Verdict::KeptInVain(..), _) => Some(false),
+            _ => None,
+        });
         let Claim { reference: held, message, failures, .. } = claim;
         match ended {
             AttemptEnd::Stopped(StopReason::Lost) => served.metrics.ended(MessageEnd::Lost),
@@ -129,17 +147,18 @@ impl Dispatcher {
             AttemptEnd::Stopped(StopReason::Release) => {
                 self.release(served, held, Release { due: moment(), failed: false }).await
             }
-            AttemptEnd::Response(Verdict::Final(outcome)) => {
+            AttemptEnd::Response(Verdict::Final(outcome), model) => {
                 if let Some(permit) = &permit {
                     permit.succeeded();
                 }
                 if let Outcome::Answered { .. } = outcome {
                     served.accepted();
+                    self.answers.note(&served.target.place, &model);
                     served.note_output(&outcome);
                 }
                 self.finish(served, held, outcome).await;
             }
-            AttemptEnd::Response(Verdict::Congested(asked, why)) => {
+            AttemptEnd::Response(Verdict::Congested(asked, why), _) => {
                 served.metrics.ended(MessageEnd::Congested);
                 served.refused(why);
                 if let Some(permit) = &permit {
@@ -154,9 +173,16 @@ impl Dispatcher {
                 );
                 self.release(served, held, Release { due, failed: false }).await;
             }
-            AttemptEnd::Response(Verdict::Failed(outcome, asked)) => {
-                self.failed(served, (held, &message), (failures.saturating_add(1), outcome, asked))
-                    .await;
+            AttemptEnd::Response(Verdict::Failed(outcome, asked), model) => {
+                let failure = Failure { failures, outcome, asked, counts: true };
+                self.failed(served, (held, &message, &model), failure).await;
+            }
+            AttemptEnd::Response(Verdict::KeptInVain(outcome, asked), model) => {
+                let message_id = (served.queue.name.as_str(), message.id.as_str());
+                let target = (served.target.place.as_str(), model.as_str());
+                let counts = self.answers.fails_alone(target, message_id);
+                let failure = Failure { failures, outcome, asked, counts };
+                self.failed(served, (held, &message, &model), failure).await;
             }
         }
     }
@@ -165,10 +191,14 @@ impl Dispatcher {
     async fn failed(
         &self,
         served: &ServedQueue,
-        (held, message): (ClaimRef, &Message),
-        (failures, outcome, asked): (u32, Outcome, Option<Duration>),
+        (held, message, model): (ClaimRef, &Message, &str),
+        failure: Failure,
     ) {
-        if self.is_given_up(served, message, failures) {
+        let Failure { failures: before, outcome, asked, counts } = failure;
+        served.metrics.judged(&outcome);
+        let failures = before.saturating_add(1);
+        let too_often = counts && self.is_given_up(served, model, failures);
+        if too_often || message.deadline.since(moment()) < ATTEMPT_MIN {
             tracing::warn!(
                 id = message.id,
                 queue = served.queue.name,
@@ -180,7 +210,7 @@ impl Dispatcher {
         served.metrics.ended(MessageEnd::Failed);
         let due =
             self.backoff().due((failures, asked), (moment(), message.deadline), jitter::fraction());
-        self.release(served, held, Release { due, failed: true }).await;
+        self.release(served, held, Release { due, failed: counts }).await;
     }
 
     async fn dead_letter(&self, served: &ServedQueue, held: ClaimRef, outcome: Outcome) {
@@ -189,15 +219,18 @@ impl Dispatcher {
         served.metrics.ended(if kept { MessageEnd::DeadLetter } else { MessageEnd::Lost });
     }
 
-    /// Whether a failed message has no further attempt. An outage of the target fails all messages
-    /// and must not end any of them, so without a configured number a message is given up only if
-    /// its target answers others meanwhile, or if its deadline has come.
-    fn is_given_up(&self, served: &ServedQueue, message: &Message, failures: u32) -> bool {
-        let too_often = match self.settings.attempts_max {
+    /// Whether a message has failed too often. An outage of the target fails all messages and must
+    /// not end any of them, so without a configured number a message is given up only if its target
+    /// answers others for the same model meanwhile.
+    fn is_given_up(&self, served: &ServedQueue, model: &str, failures: u32) -> bool {
+        let within = self.settings.backoff_max;
+        match self.settings.attempts_max {
             Some(most) => failures >= most,
-            None => failures >= OWN_FAILURES && served.answers(self.settings.backoff_max),
-        };
-        too_often || message.deadline.since(moment()) < ATTEMPT_MIN
+            None => {
+                let is_often = failures >= OWN_FAILURES;
+                is_often && self.answers.has(&served.target.place, model, within)
+            }
+        }
     }
 
     async fn finish(&self, served: &ServedQueue, held: ClaimRef, outcome: Outcome) {
@@ -207,6 +240,7 @@ impl Dispatcher {
             Outcome::Failed { code, .. } if *code == Outcome::DEADLINE => MessageEnd::Expired,
             Outcome::Failed { .. } => MessageEnd::Unsendable,
         };
+        served.metrics.judged(&outcome);
         let kept =
             self.persist(served, || self.store.complete(held.clone(), outcome.clone(), moment()));
         served.metrics.ended(if kept.await { end } else { MessageEnd::Lost });
@@ -244,58 +278,63 @@ impl Dispatcher {
         }
     }
 
-    /// Sends a message once.
+    /// Sends a message once; returns also the model that it asks for, if it was sent.
     async fn attempt(
         &self,
         served: &ServedQueue,
         claim: &Claim,
         permit: Option<&GatePermit>,
-    ) -> Verdict {
-        if claim.cancelled {
-            return Verdict::Final(Outcome::cancelled());
-        }
+    ) -> (Verdict, String) {
         let message = &claim.message;
-        if message.deadline == Moment::default() {
-            let text = "its `deadline` is missing or not a time: give whole seconds since 1970";
-            return Verdict::Final(Outcome::failed(Outcome::INVALID, text));
-        }
-        let left = message.deadline.since(moment());
-        if left.is_zero() {
-            return Verdict::Final(Outcome::expired());
-        }
-        let body = match read(&message.body).await {
+        let body = match sendable(claim).await {
             Ok(body) => body,
-            Err(error) => {
-                let text = format!("the body cannot be read: {error}");
-                let outcome = Outcome::failed(Outcome::BODY_GONE, text);
-                return match error.kind() {
-                    io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => {
-                        Verdict::Final(outcome)
-                    }
-                    // Other errors of the disk or the process may be temporary.
-                    _ => Verdict::Failed(outcome, None),
-                };
-            }
+            Err(verdict) => return (verdict, String::new()),
         };
         if let Some(permit) = permit {
             permit.prompt_size(prompt_tokens(&body));
         }
+        let model = model(message, &body);
         let mut request = match outgoing_request(&served.queue, message, body) {
             Ok(request) => request,
-            Err(verdict) => return verdict,
+            Err(verdict) => return (verdict, model),
         };
         if let Some(key) = &served.own_key {
             request.headers_mut().insert(OWN_KEY, key.clone());
         }
         served.metrics.sent();
-        let limit = left.min(self.settings.request_timeout);
+        let limit = message.deadline.since(moment()).min(self.settings.request_timeout);
         let sent = self.client.send(&served.target, request, self.settings.answer_limit);
-        match timeout(limit, sent).await {
+        let verdict = match timeout(limit, sent).await {
             Ok(ended) => judge(ended, moment()),
             Err(_) if message.deadline <= moment() => Verdict::Final(Outcome::expired()),
             Err(_) => judge(Err(ClientError::TimedOut(limit)), moment()),
-        }
+        };
+        (verdict, model)
     }
+}
+
+/// The body of a claimed message; the verdict if it is not to be sent.
+async fn sendable(claim: &Claim) -> Result<Bytes, Verdict> {
+    let message = &claim.message;
+    if claim.cancelled {
+        return Err(Verdict::Final(Outcome::cancelled()));
+    }
+    if message.deadline == Moment::default() {
+        let text = "its `deadline` is missing or not a time: give whole seconds since 1970";
+        return Err(Verdict::Final(Outcome::failed(Outcome::INVALID, text)));
+    }
+    if message.deadline <= moment() {
+        return Err(Verdict::Final(Outcome::expired()));
+    }
+    read(&message.body).await.map_err(|error| {
+        let text = format!("the body cannot be read: {error}");
+        let outcome = Outcome::failed(Outcome::BODY_GONE, text);
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => Verdict::Final(outcome),
+            // Other errors of the disk or the process may be temporary.
+            _ => Verdict::Failed(outcome, None),
+        }
+    })
 }
 
 /// Whether an error is one of the whole store, which may be over soon.

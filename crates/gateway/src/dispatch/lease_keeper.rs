@@ -146,6 +146,7 @@ impl Dispatcher {
                 // The claim loop says why the queue cannot be used.
                 Err(_) => continue,
             };
+            served.note_retries(self.store.check_retries(&served.queue.name).await?);
             let before = served.metrics.depth().dead;
             served.metrics.counted(depth);
             served.metrics.due(&lanes, moment());

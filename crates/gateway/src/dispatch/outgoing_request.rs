@@ -19,6 +19,11 @@ struct PayloadFields {
     messages: Option<IgnoredAny>,
 }
 
+#[derive(Deserialize)]
+struct PayloadModel {
+    model: Option<String>,
+}
+
 /// The request of a message; the verdict if it cannot be sent.
 pub(super) fn outgoing_request(
     queue: &Queue,
@@ -46,6 +51,15 @@ pub(super) fn outgoing_request(
     let mut request = request.map_err(|error| invalid(&error))?;
     *request.headers_mut() = headers.to_header_map();
     Ok(request)
+}
+
+/// The model that a message asks for; empty if it names none.
+pub(super) fn model(message: &Message, body: &[u8]) -> String {
+    if !message.model.is_empty() {
+        return message.model.clone();
+    }
+    let named = serde_json::from_slice(body).ok().and_then(|PayloadModel { model }| model);
+    named.unwrap_or_default()
 }
 
 /// The path to which a message is sent.

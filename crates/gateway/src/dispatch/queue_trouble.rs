@@ -24,6 +24,8 @@ pub(super) struct QueueTrouble(Mutex<Look>);
 struct Look {
     why: Option<String>,
     next: Option<Instant>,
+    /// Why the messages that wait for a retry cannot be kept apart, while the queue is used.
+    retries: Option<String>,
 }
 
 // === impl Dispatcher ===
@@ -100,6 +102,20 @@ impl ServedQueue {
         }
     }
 
+    /// Records why the messages that wait for a retry cannot be kept apart, if that is so. A change
+    /// is logged.
+    pub(super) fn note_retries(&self, why: Option<String>) {
+        let mut look = self.trouble.look();
+        if look.retries != why {
+            let queue = &self.queue.name;
+            match &why {
+                Some(why) => tracing::error!(queue, "the retries of a queue have no place: {why}"),
+                None => tracing::info!(queue, "the retries of a queue have their place again"),
+            }
+            look.retries = why;
+        }
+    }
+
     /// Records that a verb on the queue succeeded.
     fn note_success(&self) {
         let mut look = self.trouble.look();
@@ -117,6 +133,11 @@ impl QueueTrouble {
         self.look().why.clone()
     }
 
+    /// Why the messages that wait for a retry cannot be kept apart.
+    pub(super) fn of_retries(&self) -> Option<String> {
+        self.look().retries.clone()
+    }
+
     fn look(&self) -> MutexGuard<'_, Look> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,6 +145,6 @@ impl QueueTrouble {
 
 impl Default for QueueTrouble {
     fn default() -> Self {
-        Self(Mutex::new(Look { why: None, next: Some(Instant::now()) }))
+        Self(Mutex::new(Look { why: None, next: Some(Instant::now()), retries: None }))
     }
 }

@@ -1,8 +1,9 @@
 //! What a response means for its message, and how long the message waits before a retry.
 //!
 //! After an overload the message waits, and no failure is counted. After any other failure the
-//! message is sent again, until it has failed too often. Every other response, good or bad, is the
-//! result.
+//! message is sent again, until it has failed too often. A gateway may have kept the request until
+//! its time was over, because its backends failed it: that is no overload, and a failure of the
+//! message if others are served. Every other response, good or bad, is the result.
 
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use http::StatusCode;
 use http::header::RETRY_AFTER;
 use store::{Moment, Outcome};
 
+use crate::reply::headers::FAILED_ATTEMPTS;
 use crate::upstream::client::{ClientError, ClientResponse};
 use crate::upstream::{is_full, retry_after};
 
@@ -20,6 +22,8 @@ pub(super) enum Verdict {
     Final(Outcome),
     /// It failed. The outcome is its result if it has failed too often.
     Failed(Outcome, Option<Duration>),
+    /// A gateway kept it until its time was over, because its backends failed it.
+    KeptInVain(Outcome, Option<Duration>),
     /// The target was overloaded or not reachable, perhaps with a retry delay. The text says which.
     Congested(Option<Duration>, String),
 }
@@ -53,8 +57,11 @@ pub(super) fn judge(ended: Result<ClientResponse, ClientError>, now: Moment) -> 
 fn judge_answer(answer: ClientResponse, now: Moment) -> Verdict {
     let now = Duration::from_millis(now.millis());
     let later = answer.headers.get(RETRY_AFTER).and_then(|value| retry_after(value, now));
-    let ClientResponse { status, body, .. } = answer;
+    let ClientResponse { status, headers, body } = answer;
     match status {
+        status if headers.contains_key(FAILED_ATTEMPTS) => {
+            Verdict::KeptInVain(Outcome::Answered { status: status.as_u16(), body }, later)
+        }
         status if is_full(status) => Verdict::Congested(later, format!("it answered {status}")),
         status if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
             Verdict::Failed(Outcome::Answered { status: status.as_u16(), body }, later)
@@ -145,6 +152,16 @@ mod tests {
         assert!(matches!(odd, Verdict::Final(Outcome::Failed { .. })), "{odd:?}");
         let long = judge(Err(ClientError::TooLong), NOW);
         assert!(matches!(long, Verdict::Final(Outcome::Failed { .. })), "{long:?}");
+    }
+
+    #[test]
+    fn n05_a_request_that_a_gateway_kept_in_vain_is_no_overload() {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("7"));
+        headers.insert(FAILED_ATTEMPTS, HeaderValue::from_static("12"));
+        let (status, body) = (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(b"{}"));
+        let kept = judge(Ok(ClientResponse { status, headers, body }), NOW);
+        assert_eq!(kept, Verdict::KeptInVain(outcome(503), Some(Duration::from_secs(7))));
     }
 
     #[test]

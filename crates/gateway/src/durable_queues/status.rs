@@ -8,9 +8,12 @@ use store::{ErrorKind, StoreError};
 use super::DurableQueues;
 use super::batch_folder::BatchFolder;
 use crate::diagnosis::Situation;
-use crate::diagnosis::situation::{BatchQueueState, BatchWork, GateCondition, StoreTrouble};
+use crate::diagnosis::situation::{
+    BatchAttempts, BatchQueueState, BatchWork, GateCondition, StoreTrouble,
+};
 use crate::dispatch::QueueView;
 use crate::gates::GateStatus;
+use crate::observe::dispatch::{AttemptCounts, QueueMetrics};
 
 /// The time limit for counting the queues.
 const COUNT_LIMIT: Duration = Duration::from_secs(1);
@@ -40,6 +43,8 @@ struct QueueStatus {
     ends: std::collections::BTreeMap<&'static str, u64>,
     /// Why it cannot be used: the error of its store, or of its own data.
     trouble: Option<String>,
+    /// Why messages that wait for a retry cannot be kept apart.
+    retries_trouble: Option<String>,
     /// Why its target refuses requests.
     overload: Option<String>,
 }
@@ -140,6 +145,7 @@ impl QueueStatus {
             in_flight: view.in_flight,
             ends: view.metrics.ends().collect(),
             trouble,
+            retries_trouble: view.retries_trouble,
             overload: view.overload,
         }
     }
@@ -168,6 +174,9 @@ impl std::fmt::Display for QueueStatus {
         if let Some(why) = &self.trouble {
             writeln!(f, "  nothing is sent: {why}")?;
         }
+        if let Some(why) = &self.retries_trouble {
+            writeln!(f, "  messages wait for their retry in their claims: {why}")?;
+        }
         if let Some(why) = &self.overload {
             writeln!(f, "  the target refuses requests: {why}")?;
         }
@@ -194,9 +203,22 @@ impl From<QueueView<'_>> for BatchQueueState {
             dead: depth.dead,
             ended: view.metrics.ends().map(|(_, count)| count).sum(),
             ended_lately: 0,
+            attempts: BatchAttempts::from(view.metrics),
+            attempts_last_minute: BatchAttempts::default(),
             overload: view.overload,
             trouble: view.trouble,
+            retries_trouble: view.retries_trouble,
         }
+    }
+}
+
+// === impl BatchAttempts ===
+
+impl From<&QueueMetrics> for BatchAttempts {
+    fn from(metrics: &QueueMetrics) -> Self {
+        let AttemptCounts { served, failed } = metrics.attempt_counts();
+        let dead = metrics.dead_letters();
+        Self { served, failed, dead }
     }
 }
 

@@ -5,7 +5,7 @@
 //! A verdict is kept for a while, so that a reader of metrics costs one review in that time. A
 //! token that is not accepted costs the API server one request, so few are reviewed at once.
 //! Anybody can send such tokens, so one that was allowed before has places of its own for its next
-//! review.
+//! review, and the places of the others go around among the addresses (`review_turns`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,9 +18,10 @@ use tokio::time::Instant;
 use super::Cluster;
 use super::api_server::{ApiServer, ApiServerError};
 use super::objects::Status;
+use super::review_turns::{REVIEWS_MAX, ReviewTurns, Turn};
 use super::trouble::told;
 use crate::api_keys::KeyDigest;
-use crate::places::Places;
+use crate::places::{Place, Places};
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -28,8 +29,6 @@ const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews
 const KEPT: Duration = Duration::from_secs(60);
 /// How many are kept, also behind that time.
 const KEPT_MAX: usize = 256;
-/// Reviews at once, of tokens that were allowed before and of all others.
-const REVIEWS_MAX: usize = 8;
 /// The longest token. Those of service accounts have about 1,000 bytes.
 const TOKEN_MAX: usize = 16 << 10;
 
@@ -50,12 +49,19 @@ pub(crate) struct ReviewError(pub(crate) String);
 /// A token with a page: the digest of the token, the verb and the path.
 type ReviewKey = ([u8; 32], &'static str, String);
 
+/// The place of a review, given back when it is dropped.
+#[derive(Debug)]
+enum ReviewPlace {
+    Renewal(#[expect(dead_code, reason = "it is held")] Place),
+    First(#[expect(dead_code, reason = "it is held")] Turn),
+}
+
 /// The last verdicts.
 #[derive(Debug, Default)]
 pub(super) struct Reviews {
     kept: Mutex<BTreeMap<ReviewKey, (Instant, TokenVerdict)>>,
-    places: Places,
-    /// Those of tokens that were allowed before.
+    turns: ReviewTurns,
+    /// The places of tokens that were allowed before.
     renewals: Places,
     /// The problem that was logged last.
     told: Mutex<Option<String>>,
@@ -78,10 +84,10 @@ struct ReviewStatus {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Whether a token may request a page with a verb such as `get`.
+    /// Whether a token may request a page with a verb such as `get`. Its client is at this address.
     pub(crate) async fn review(
         &self,
-        token: &str,
+        (token, client): (&str, Option<String>),
         (verb, path): (&'static str, &str),
     ) -> Result<TokenVerdict, ReviewError> {
         if token.len() > TOKEN_MAX {
@@ -91,9 +97,7 @@ impl Cluster {
         if let Some(known) = self.reviews.known(&key) {
             return Ok(known);
         }
-        let Some(_place) = self.reviews.places_for(&key.0).take(REVIEWS_MAX) else {
-            return Err(ReviewError(format!("{REVIEWS_MAX} tokens are being reviewed")));
-        };
+        let _place = self.reviews.place(&key.0, client).await?;
         let reviewed = self.ask(token, (verb, path)).await;
         self.reviews.tell(reviewed.as_ref().err());
         let verdict = reviewed?;
@@ -169,11 +173,22 @@ impl Reviews {
         (at.elapsed() < KEPT).then_some(*verdict)
     }
 
-    /// The places for a token, by its digest.
-    fn places_for(&self, token: &[u8; 32]) -> &Places {
+    /// A place for the review of a token, by its digest.
+    async fn place(
+        &self,
+        token: &[u8; 32],
+        client: Option<String>,
+    ) -> Result<ReviewPlace, ReviewError> {
+        let place = match self.was_allowed(token) {
+            true => self.renewals.take(REVIEWS_MAX).map(ReviewPlace::Renewal),
+            false => self.turns.take(client).await.map(ReviewPlace::First),
+        };
+        place.ok_or_else(|| ReviewError("too many tokens are being reviewed".into()))
+    }
+
+    fn was_allowed(&self, token: &[u8; 32]) -> bool {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_allowed = kept.keys().any(|(known, ..)| known == token);
-        if was_allowed { &self.renewals } else { &self.places }
+        kept.keys().any(|(known, ..)| known == token)
     }
 
     fn keep(&self, key: ReviewKey, verdict: TokenVerdict) {
@@ -242,14 +257,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn x05_forged_tokens_keep_no_known_token_from_its_review() {
         let reviews = Reviews::default();
-        let take = |token: &str| reviews.places_for(&key(token, 0).0).take(REVIEWS_MAX);
+        let [prometheus, another] = ["prometheus", "another"].map(|token| key(token, 0).0);
         reviews.keep(key("prometheus", 0), TokenVerdict::Allowed);
-        let held: Vec<_> =
-            (0..REVIEWS_MAX).map(|number| take(&format!("forged {number}"))).collect();
-        assert!(held.iter().all(Option::is_some) && take("another").is_none());
+        let mut held = Vec::new();
+        for number in 0..REVIEWS_MAX {
+            let forged = key(&format!("forged {number}"), 0).0;
+            held.push(reviews.place(&forged, None).await.unwrap());
+        }
+        assert!(reviews.place(&another, None).await.is_err());
         tokio::time::advance(2 * KEPT).await;
-        assert!(take("prometheus").is_some());
+        assert!(reviews.place(&prometheus, None).await.is_ok());
         reviews.keep(key("prometheus", 0), TokenVerdict::Unknown);
-        assert!(take("prometheus").is_none(), "it is withdrawn");
+        assert!(reviews.place(&prometheus, None).await.is_err(), "it is withdrawn");
     }
 }

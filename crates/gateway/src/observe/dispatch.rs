@@ -1,9 +1,10 @@
 //! The metrics of the dispatcher.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use store::{Depth, Lane, Moment};
+use store::{Depth, Lane, Moment, Outcome};
 
 use super::prometheus_writer::{MetricType, MetricsText};
 use crate::gates::GateGauge;
@@ -45,11 +46,21 @@ pub(crate) struct QueueMetrics {
     queue: String,
     sent: AtomicU64,
     ends: [AtomicU64; ENDS.len()],
+    judged: Mutex<AttemptCounts>,
     reclaimed: AtomicU64,
     /// The last counts: pending, retry, claimed, dead.
     depth: [AtomicU64; 4],
     /// The last look at its deadlines, while messages are pending.
     due: Mutex<Option<BacklogDue>>,
+}
+
+/// What attempts brought to those who submitted the messages, since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AttemptCounts {
+    /// Attempts that brought what was asked for.
+    pub(crate) served: u64,
+    /// The others, by reason: few words that are no content.
+    pub(crate) failed: BTreeMap<String, u64>,
 }
 
 /// The pending messages of a queue against their deadlines.
@@ -74,6 +85,7 @@ impl DispatchMetrics {
             queue: queue.into(),
             sent: AtomicU64::new(0),
             ends: Default::default(),
+            judged: Mutex::default(),
             reclaimed: AtomicU64::new(0),
             depth: Default::default(),
             due: Mutex::default(),
@@ -168,6 +180,26 @@ impl QueueMetrics {
         self.ends[end as usize].fetch_add(1, Relaxed);
     }
 
+    /// Counts what an attempt brought. A response of the target may be an error, too.
+    pub(crate) fn judged(&self, outcome: &Outcome) {
+        let mut counts = lock(&self.judged);
+        let reason = match outcome {
+            Outcome::Answered { status: ..400, .. } => {
+                counts.served += 1;
+                return;
+            }
+            Outcome::Answered { status, .. } => format!("status {status}"),
+            Outcome::Failed { code, .. } if *code == Outcome::CANCELLED => return,
+            Outcome::Failed { code, .. } => code.to_lowercase().replace('_', " "),
+        };
+        *counts.failed.entry(reason).or_default() += 1;
+    }
+
+    /// What attempts brought since the start.
+    pub(crate) fn attempt_counts(&self) -> AttemptCounts {
+        lock(&self.judged).clone()
+    }
+
     pub(crate) fn reclaimed(&self, claims: u64) {
         self.reclaimed.fetch_add(claims, Relaxed);
     }
@@ -190,6 +222,11 @@ impl QueueMetrics {
         let [pending, retry, claimed, dead] =
             [0, 1, 2, 3].map(|at: usize| self.depth[at].load(Relaxed));
         Depth { pending, retry, claimed, dead }
+    }
+
+    /// How many messages became dead letters here.
+    pub(crate) fn dead_letters(&self) -> u64 {
+        self.ends[MessageEnd::DeadLetter as usize].load(Relaxed)
     }
 
     /// The number of ends by name.

@@ -186,7 +186,7 @@ impl ProxiedRequest {
     fn explained(&self, refused: Refused) -> Refused {
         let Refused { fault, retry_after } = refused;
         let fault = match &self.last_failure {
-            Some(cause) => fault.after_failure(cause),
+            Some(cause) => fault.after_failure(cause, self.failures),
             None => fault,
         };
         Refused { fault, retry_after }

@@ -6,6 +6,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
+use super::headers::FAILED_ATTEMPTS;
 use super::{Fault, Refused, content, retry_after};
 
 /// The methods of a page, and of a path of the API.
@@ -70,6 +71,9 @@ pub(crate) fn response_in(format: ErrorFormat, refused: &Refused) -> Response<Fu
     if matches!(fault, Fault::UnsupportedEncoding(_)) {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip, deflate"));
     }
+    if let Fault::FailedTimeout(_, _, failures) = fault {
+        headers.insert(FAILED_ATTEMPTS, HeaderValue::from(*failures));
+    }
     if fault.closes() {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -94,7 +98,7 @@ pub(crate) fn body(refused: &Refused) -> Bytes {
 pub(crate) fn body_in(format: ErrorFormat, refused: &Refused) -> Bytes {
     let fault = &refused.fault;
     let message = match fault {
-        Fault::FailedTimeout(waited, _) if format == ErrorFormat::Nexus => {
+        Fault::FailedTimeout(waited, ..) if format == ErrorFormat::Nexus => {
             Fault::QueueTimeout(*waited).message()
         }
         fault => fault.message(),

@@ -8,7 +8,7 @@ pub(crate) enum Fault {
     /// Its time to live passed while it waited for this long.
     QueueTimeout(Span),
     /// The same after a backend failed it for this cause.
-    FailedTimeout(Span, String),
+    FailedTimeout(Span, String, u32),
     /// As many requests of the flow wait as may.
     FlowFull {
         flow: String,
@@ -139,10 +139,11 @@ impl Fault {
         }
     }
 
-    /// The same with the cause of the last failure, if the request waited after it in vain.
-    pub(crate) fn after_failure(self, cause: &str) -> Self {
+    /// The same with the cause of the last failure and how many there were, if the request waited
+    /// after it in vain.
+    pub(crate) fn after_failure(self, cause: &str, failures: u32) -> Self {
         match self {
-            Self::QueueTimeout(waited) => Self::FailedTimeout(waited, cause.to_owned()),
+            Self::QueueTimeout(waited) => Self::FailedTimeout(waited, cause.to_owned(), failures),
             other => other,
         }
     }

@@ -163,7 +163,7 @@ impl Fault {
             Self::QueueTimeout(waited) => {
                 format!("Request timed out after {}s in queue", seconds(*waited))
             }
-            Self::FailedTimeout(waited, cause) => {
+            Self::FailedTimeout(waited, cause, _) => {
                 let waited = seconds(*waited);
                 format!("Request timed out after {waited}s in queue; before that {cause}")
             }

@@ -23,6 +23,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const HEADROOM: HeaderName = HeaderName::from_static("x-llm-d-flow-band-headroom-requests");
 const QUEUE_DURATION_MS: HeaderName = HeaderName::from_static("x-llm-d-flow-queue-duration-ms");
 const DROPPED_REASON: HeaderName = HeaderName::from_static("x-llm-d-request-dropped-reason");
+/// How many attempts at backends failed, where the request then waited until its time was over.
+pub(crate) const FAILED_ATTEMPTS: HeaderName = HeaderName::from_static("x-failed-attempts");
 const SERVED_BY: HeaderName = HeaderName::from_static("x-conformance-test-served-endpoint");
 const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 

@@ -47,7 +47,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
     let rows = [
         (Fault::QueueTimeout(Span::ZERO), 503, unavailable, "queue_timeout", none(), ""),
         (
-            Fault::FailedTimeout(Span::ZERO, "a".into()),
+            Fault::FailedTimeout(Span::ZERO, "a".into(), 1),
             503,
             unavailable,
             "queue_timeout",

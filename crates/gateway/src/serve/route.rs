@@ -50,7 +50,7 @@ pub(super) async fn answer(
     let route = head_check::check(&request).and_then(|()| path::classify(request.method(), path));
     let needs_right = doors.visibility && route.as_ref().is_ok_and(Route::needs_right);
     if needs_right && config.admin.kubernetes_tokens {
-        review(&worker, &config, &mut request).await;
+        review(&worker, (&config, peer), &mut request).await;
     }
     let route = route.and_then(|route| foreign_sites::check(&config, route, &request, arrival));
     let cors = is_api.then(|| Cors::of(&config, request.headers())).flatten();
@@ -112,12 +112,12 @@ fn format_of(path: &str, config: &Config) -> ErrorFormat {
 /// larger for this.
 fn review<'a>(
     worker: &'a Worker,
-    config: &'a Config,
+    (config, client): (&'a Config, Option<IpAddr>),
     request: &'a mut HttpRequest<Incoming>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
     Box::pin(async move {
         let (headers, method, path) = (request.headers(), request.method(), request.uri().path());
-        let asked = Asked { config, headers, method, path };
+        let asked = Asked { config, headers, method, path, client };
         if let Some(reviewed) = admin_access::review(&worker.state.cluster, asked).await {
             request.extensions_mut().insert(reviewed);
         }

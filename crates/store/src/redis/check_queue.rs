@@ -10,7 +10,7 @@ use crate::error::StoreError;
 const STRING: &str = "string";
 const LIST: &str = "list";
 const HASH: &str = "hash";
-const SORTED_SET: &str = "zset";
+pub(super) const SORTED_SET: &str = "zset";
 /// The type of a key that does not exist.
 const NONE: &str = "none";
 
@@ -21,6 +21,14 @@ pub(super) async fn check_queue(
     let (keys, results) = (store.layout.queue(queue), store.layout.route(queue, "").list);
     let expected = keys.types();
     let expected: Vec<(&str, &str)> = expected.into_iter().chain([(&*results, LIST)]).collect();
+    check_types(store, expected).await
+}
+
+/// What is wrong with the first of these keys that has another type.
+pub(super) async fn check_types(
+    store: &RedisStore,
+    expected: Vec<(&str, &str)>,
+) -> Result<Option<String>, StoreError> {
     let commands = expected.iter().map(|(key, _)| Command::new("TYPE", key)).collect();
     let mut replies = store.connection.run(commands, Durability::Primary).await?;
     for (key, wanted) in expected {
@@ -48,14 +56,13 @@ fn described(kind: &str) -> String {
 
 impl Keys {
     /// The keys of the queue with fixed names, and their types.
-    fn types(&self) -> [(&str, &'static str); 10] {
+    fn types(&self) -> [(&str, &'static str); 9] {
         [
             (&self.pending, SORTED_SET),
             (&self.claimed, HASH),
             (&self.owners, HASH),
             (&self.index, SORTED_SET),
             (&self.deliveries, HASH),
-            (&self.retries, SORTED_SET),
             (&self.dead, SORTED_SET),
             (&self.dead_reasons, HASH),
             (&self.dead_members, HASH),

@@ -11,7 +11,7 @@ use super::keys::{Keys, ResultRoute};
 use super::pending::{Member, WINDOW, peek};
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
-use crate::error::{ErrorKind, StoreError};
+use crate::error::StoreError;
 use crate::message::Body;
 use crate::moment::Moment;
 use crate::{Claim, ClaimRef, ClaimRequest, token};
@@ -130,15 +130,12 @@ async fn complete_claims(
 ) -> Result<Vec<Claim>, StoreError> {
     let messages: Vec<ClaimedMessage> =
         claimed.iter().map(|member| member.describe(store, queue)).collect();
-    let extras = match read_extras(store, &messages).await {
-        // The keys of one message may be unusable, which must not affect the others.
-        Err(error) if error.kind == ErrorKind::Broken => read_each_extras(store, &messages).await,
-        extras => extras?,
-    };
+    let extras = read_extras(store, &messages).await?;
     let claims = claimed.into_iter().zip(&messages).zip(extras);
     claims.map(|((member, message), extras)| member.claim(queue, message, extras)).collect()
 }
 
+/// A body of another type counts as absent.
 async fn read_extras(
     store: &RedisStore,
     messages: &[ClaimedMessage],
@@ -146,36 +143,18 @@ async fn read_extras(
     let mut commands = Vec::new();
     for message in messages {
         commands.push(message.read_cancelled());
-        commands.extend(message.body.as_ref().map(|key| Command::new("GET", key)));
+        commands.extend(message.body.as_ref().map(|key| Command::new("MGET", key)));
     }
     let mut replies = store.connection.run(commands, Durability::Primary).await?;
     let extras = messages.iter().map(|message| {
-        let cancelled: Option<String> = next(&mut replies)?;
-        let body = match &message.body {
+        let cancelled = message.is_cancelled(&mut replies)?;
+        let (body,) = match &message.body {
             Some(_) => next(&mut replies)?,
-            None => None,
+            None => (None,),
         };
-        Ok(Extras { cancelled: message.is_cancelled(cancelled.as_deref()), body })
+        Ok(Extras { cancelled, body })
     });
     extras.collect()
-}
-
-/// The same one by one. An unusable key counts as absent.
-async fn read_each_extras(store: &RedisStore, messages: &[ClaimedMessage]) -> Vec<Extras> {
-    let mut all = Vec::with_capacity(messages.len());
-    for message in messages {
-        let cancelled = store.connection.query(message.read_cancelled(), Durability::Primary);
-        let cancelled: Option<String> = cancelled.await.unwrap_or_default();
-        let body = match &message.body {
-            Some(key) => {
-                store.connection.query(Command::new("GET", key), Durability::Primary).await
-            }
-            None => Ok(None),
-        };
-        let cancelled = message.is_cancelled(cancelled.as_deref());
-        all.push(Extras { cancelled, body: body.unwrap_or_default() });
-    }
-    all
 }
 
 // === impl ClaimedMember ===

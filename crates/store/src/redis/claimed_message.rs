@@ -3,8 +3,10 @@
 //! The key of a claim carries all that the later verbs need, so that they do not read the message
 //! again.
 
+use redis::Value;
 use serde::{Deserialize, Serialize};
 
+use super::connection::next;
 use super::envelope::{DecodedMessage, Payload};
 use super::keys::{self, ResultRoute};
 use super::pipeline::Command;
@@ -57,13 +59,19 @@ impl ClaimedMessage {
         keys::claim(&self.id, &self.token)
     }
 
-    /// Reads the cancelled generation of the id, for [`ClaimedMessage::is_cancelled`].
+    /// Reads the cancelled generation of the id, for [`ClaimedMessage::is_cancelled`]. Anybody who
+    /// submits messages may write this key, and one of another type must stop nothing: MGET reads
+    /// it as absent.
     pub(super) fn read_cancelled(&self) -> Command {
-        Command::new("GET", &keys::cancel(&self.id))
+        Command::new("MGET", &keys::cancel(&self.id))
     }
 
-    /// Whether the cancelled generation is that of this message.
-    pub(super) fn is_cancelled(&self, cancelled: Option<&str>) -> bool {
-        !self.token.is_empty() && cancelled == Some(&self.token)
+    /// Whether the cancelled generation, which is the next reply, is that of this message.
+    pub(super) fn is_cancelled(
+        &self,
+        replies: &mut impl Iterator<Item = Value>,
+    ) -> Result<bool, StoreError> {
+        let (cancelled,): (Option<String>,) = next(replies)?;
+        Ok(!self.token.is_empty() && cancelled.as_ref() == Some(&self.token))
     }
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::RedisStore;
+use super::check_retries::with_retries;
 use super::connection::{Durability, next};
 use super::envelope::seconds;
 use super::keys::Keys;
@@ -42,19 +43,25 @@ pub(super) async fn reclaim(
     let keys = store.layout.queue(queue);
     let mut reclaimed = Reclaimed::default();
     let (mut claims, mut retries, mut skipped) = (BATCH, BATCH, 0);
+    let mut has_retries = true;
     for _ in 0..ROUNDS_MAX {
         if claims == BATCH {
             let (found, lost) = reclaim_expired(store, &keys, now).await?;
             (claims, reclaimed.lost) = (found, reclaimed.lost + lost);
         }
         if retries == BATCH {
-            let round = reclaim_due(store, &keys, skipped, now).await?;
+            let round = reclaim_due(store, &keys, skipped, now).await;
+            let Some(round) = with_retries(store, &keys, round).await? else {
+                (retries, has_retries) = (0, false);
+                continue;
+            };
             (retries, reclaimed.due) = (round.found, reclaimed.due + round.reclaimed);
             skipped += round.left;
         }
     }
     let more = claims == BATCH || retries == BATCH;
-    reclaimed.next = if more { Some(now) } else { next_due(store, &keys, now).await? };
+    reclaimed.next =
+        if more { Some(now) } else { next_due(store, &keys, has_retries, now).await? };
     Ok(reclaimed)
 }
 
@@ -152,14 +159,16 @@ async fn read_due(
 async fn next_due(
     store: &RedisStore,
     keys: &Keys,
+    has_retries: bool,
     now: Moment,
 ) -> Result<Option<Moment>, StoreError> {
     let first = |set, last| Command::new("ZRANGE", set).arg(0).arg(last).arg("WITHSCORES");
     let examined_max = if store.layout.has_shared_retries() { BATCH } else { 1 };
-    let commands = vec![first(&keys.index, 0), first(&keys.retries, examined_max - 1)];
+    let retries = has_retries.then(|| first(&keys.retries, examined_max - 1));
+    let commands = [first(&keys.index, 0)].into_iter().chain(retries).collect();
     let mut replies = store.connection.run(commands, Durability::Primary).await?;
     let leases: Vec<(Vec<u8>, f64)> = next(&mut replies)?;
-    let retries: Vec<(Vec<u8>, f64)> = next(&mut replies)?;
+    let retries: Vec<(Vec<u8>, f64)> = if has_retries { next(&mut replies)? } else { Vec::new() };
     let examined = retries.len();
     let own = retries.into_iter().find(|(member, _)| {
         pending::decode(member.clone(), "")

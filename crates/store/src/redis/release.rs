@@ -1,6 +1,7 @@
 //! [`Store::release`](crate::Store::release): gives a claimed message back.
 
 use super::RedisStore;
+use super::check_retries::with_retries;
 use super::claim_end::{ClaimEnd, ENDED_TTL, ResultList, not_encoded};
 use super::connection::{Durability, next};
 use super::envelope::{self, seconds};
@@ -40,7 +41,28 @@ pub(super) async fn release(
         .arg(score)
         .arg(u8::from(release.failed));
     let commands = vec![command, Command::publish_change(&claim.queue)];
-    next(&mut store.connection.run(commands, Durability::Primary).await?)
+    let released = store.connection.run(commands, Durability::Primary).await;
+    match with_retries(store, keys, released).await? {
+        Some(mut replies) => next(&mut replies),
+        None => release_until_due(store, &end, release).await,
+    }
+}
+
+/// The same without the set of the messages that wait for a retry: the message waits in its claim.
+async fn release_until_due(
+    store: &RedisStore,
+    end: &ClaimEnd<'_>,
+    release: Release,
+) -> Result<bool, StoreError> {
+    let ClaimEnd { claim, keys, claim_key, .. } = end;
+    let names = [&keys.owners, &keys.index, &keys.deliveries];
+    let command = Command::script(&SCRIPTS.release_until_due, &names.map(String::as_str))
+        .arg(claim_key)
+        .arg(&claim.token)
+        .arg(token::owner())
+        .arg(seconds(release.due))
+        .arg(u8::from(release.failed));
+    store.connection.query(command, Durability::Primary).await
 }
 
 /// Reads the claimed message, and whether it is cancelled; `None` when the claim was lost.
@@ -57,7 +79,7 @@ async fn read_claimed(
     let mut replies = store.connection.run(commands, Durability::Primary).await?;
     let owner: Option<String> = next(&mut replies)?;
     let member: Option<String> = next(&mut replies)?;
-    let cancelled: Option<String> = next(&mut replies)?;
+    let cancelled = message.is_cancelled(&mut replies)?;
     let member = member.filter(|_| owner.as_ref() == Some(&claim.token));
-    Ok(member.map(|member| (member, message.is_cancelled(cancelled.as_deref()))))
+    Ok(member.map(|member| (member, cancelled)))
 }

@@ -38,6 +38,7 @@ scripts!(
     complete_push_result,
     complete_delete_mark,
     release,
+    release_until_due,
     dead_letter,
     dead_letter_unreadable,
     reclaim,

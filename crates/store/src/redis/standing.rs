@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::RedisStore;
 use super::claimed_message::ClaimedMessage;
-use super::connection::{Durability, next, parse};
+use super::connection::{Durability, parse};
 use super::keys::Keys;
 use super::pipeline::Command;
 use crate::error::StoreError;
@@ -42,8 +42,7 @@ pub(super) async fn check(
     let standings = claims.iter().zip(&messages).map(|(claim, message)| {
         let Some(message) = message else { return Ok(Standing::Lost) };
         let held = is_held(claim, replies.next().unwrap_or(Value::Nil))?;
-        let cancelled: Option<String> = next(&mut replies)?;
-        Ok(Standing::new(held, message.is_cancelled(cancelled.as_deref())))
+        Ok(Standing::new(held, message.is_cancelled(&mut replies)?))
     });
     standings.collect()
 }

@@ -122,6 +122,10 @@ const WRITTEN: Rows = &[
     ("x-llm-d-flow-band-headroom-requests", "the places of the band that are left"),
     ("x-llm-d-flow-queue-duration-ms", "with `server.headroom_headers`, as the one above"),
     ("x-llm-d-request-dropped-reason", "`epp` only: why a request was refused"),
+    (
+        "x-failed-attempts",
+        "with `queue_timeout`: how often backends failed the request before its time was over",
+    ),
     ("x-conformance-test-served-endpoint", "`epp` only: where a request was served"),
     ("endpoint-load-metrics", "with `server.orca`: how full the queue is, in the format of ORCA"),
     ("retry-after", "when a refused request should be sent again, in seconds"),

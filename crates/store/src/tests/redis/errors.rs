@@ -80,7 +80,10 @@ async fn d08_the_check_of_a_queue_names_the_key_and_its_types() {
     for key in keys.into_iter().chain(others).chain(["retry-sortedset", "result-list"]) {
         redis.call(&["FLUSHALL"]);
         redis.call(&["SADD", key, "mine"]);
-        let found = store.check_queue("q").await.unwrap().unwrap_or_default();
+        let found = match key {
+            "retry-sortedset" => store.check_retries("q").await.unwrap().unwrap_or_default(),
+            _ => store.check_queue("q").await.unwrap().unwrap_or_default(),
+        };
         assert!(found.starts_with(&format!("the key {key:?} is a set and must be a ")), "{found}");
         assert!(found.contains(&format!("RENAME {key} {key}.old")), "{found}");
     }
@@ -104,6 +107,39 @@ async fn d08_a_bad_key_of_one_queue_does_not_stop_the_retries_of_another() {
     redis.call(&["DEL", "bad"]);
     store.reclaim("q", later).await.unwrap();
     assert_eq!(store.depth("bad").await.unwrap().pending, 1, "it was kept");
+}
+
+/// A released message then waits in its claim, with the number of its failures.
+#[tokio::test]
+async fn d08_a_queue_does_without_the_set_of_retries() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    redis.call(&["SET", "retry-sortedset", "mine"]);
+    store.submit(vec![message("a", NOW)], NOW).await.unwrap();
+    let mut now = NOW;
+    for (failed, failures) in [(true, 0), (false, 1), (true, 1)] {
+        let claim = store.claim(want("q", "", 9, now), now).await.unwrap().remove(0);
+        assert_eq!(claim.failures, failures);
+        let due = now.after(Duration::from_secs(7));
+        let release = Release { due, failed };
+        assert!(store.release(claim.reference.clone(), release, now).await.unwrap());
+        let outcome = Outcome::failed(Outcome::FAILED, "late");
+        assert!(!store.complete(claim.reference, outcome, now).await.unwrap(), "it is released");
+        let reclaimed = store.reclaim("q", now).await.unwrap();
+        assert_eq!((reclaimed.lost, reclaimed.next), (0, Some(due)));
+        let depth = store.depth("q").await.unwrap();
+        assert_eq!((depth.pending, depth.claimed), (0, 1));
+        now = due;
+        assert_eq!(store.reclaim("q", now).await.unwrap().lost, 1);
+    }
+    let claim = store.claim(want("q", "", 9, now), now).await.unwrap().remove(0);
+    assert_eq!(claim.failures, 2);
+    redis.call(&["LPUSH", "request-cancel:a", "x"]);
+    let due = now.after(Duration::from_secs(7));
+    let release = Release { due, failed: true };
+    let standings = store.standing(vec![claim.reference.clone()]).await.unwrap();
+    assert_eq!(standings, [Standing::Held], "whatever the key of the cancellation is");
+    assert!(store.release(claim.reference, release, now).await.unwrap());
 }
 
 #[tokio::test]
