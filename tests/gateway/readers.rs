@@ -43,7 +43,7 @@ impl Case {
     }
 
     /// Whether all programs that accept the body read the same, and the model `m`. No server reads
-    /// a form at a path of chats, and none gets one without files: JSON with that label gets another.
+    /// a form at a path of chats, and none gets one without files: that label of JSON is corrected.
     fn is_clear(&self, takes_forms: bool) -> bool {
         let is_of_forms = |name: &str| FORM_READERS.iter().any(|word| name.contains(word));
         let counts = |name: &&String| takes_forms || !is_of_forms(name);

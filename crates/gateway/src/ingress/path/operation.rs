@@ -1,12 +1,12 @@
 //! What a path asks of a model server, also behind a prefix.
 //!
-//! Envoy takes a route's prefix away after the picker has seen the path, and a server may be mounted
-//! under one. So a path that ends with a known path is that path. `spelling` has refused what is
-//! written otherwise.
+//! Envoy takes a route's prefix away after the picker has seen the path, and a server may be
+//! mounted under one. So a path that ends with a known path is that path. `spelling` has refused
+//! what is written otherwise.
 
 use http::Method;
 
-use super::{Api, ENGINE_PATHS, RequestKind, is_read, upstream};
+use super::{Api, ENGINE_PATHS, ROOT, RequestKind, is_read, upstream};
 
 /// The kinds of work, by their paths.
 const WORK: [(&str, RequestKind); 9] = [
@@ -79,8 +79,7 @@ pub(crate) fn is_blob(path: &str) -> bool {
 
 /// Whether a tenant may have a path at all: `serve` offers no other one, and neither does Envoy.
 pub(crate) fn is_offered(path: &str) -> bool {
-    let is_api = path.contains("/v1/") || path.contains("/api/");
-    is_api
-        || upstream(path).is_some()
-        || ENGINE_PATHS.into_iter().any(|known| path.ends_with(known))
+    let is_api = path == ROOT || path.contains("/v1/") || path.contains("/api/");
+    let is_engines = || ENGINE_PATHS.into_iter().any(|known| path.ends_with(known));
+    is_api || upstream(path).is_some() || is_engines()
 }
