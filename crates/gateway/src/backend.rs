@@ -25,6 +25,7 @@ mod loaded_models;
 mod model_ids;
 mod model_list;
 mod passive_stats;
+mod proofs;
 mod recent_times;
 mod recognition;
 mod roster;
@@ -37,12 +38,14 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use blame::FailedRequest;
 pub(crate) use catalogue::ModelEntry;
 pub(crate) use discovery::{PORTS as LOCAL_PORTS, look};
 pub(crate) use endpoint::{Endpoint, EndpointError, EndpointUse};
 pub(crate) use endpoints_file::listed_endpoints;
 pub(crate) use health_state::{NO_ADDRESS, OWN_GATEWAY};
 pub(crate) use passive_stats::BegunRequest;
+pub(crate) use proofs::CallerHash;
 pub(crate) use recent_times::{RecentTime, RecentTimes};
 pub(crate) use roster::{Lookup, Roster};
 pub(crate) use self_detection::GatewayIdentity;
@@ -179,12 +182,11 @@ impl Fleet {
         self.models_changed.subscribe()
     }
 
-    /// Records that a backend answered a request that was sent at `sent`. Takes no lock in the
-    /// common case.
-    pub(crate) fn answered(&self, endpoint: &Endpoint, sent: Time) {
-        endpoint.stats.note_answered(sent);
+    /// Records that a backend answered a request. Takes no lock in the common case.
+    pub(crate) fn answered(&self, endpoint: &Endpoint, request: BegunRequest) {
+        endpoint.stats.proofs.answered(request);
         if endpoint.stats.has_failures() {
-            self.change(|state, now| state.answered(endpoint.id, sent, now));
+            self.change(|state, now| state.answered(endpoint.id, request.sent, now));
         }
     }
 

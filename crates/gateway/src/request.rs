@@ -13,10 +13,13 @@ mod tenant_charge;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::IpAddr;
 
 use flow::{ModelId, Span, Time};
 
-use crate::backend::{BegunRequest, EndpointAddress};
+use crate::backend::{BegunRequest, CallerHash, EndpointAddress};
+use crate::body_memory::Reservation;
 use crate::config::Config;
 use crate::ingress::{self, Intent};
 use crate::places::Place;
@@ -47,10 +50,13 @@ pub(crate) struct Request {
     pub(crate) model: Option<ModelId>,
     /// Since when it waits outside the core's count: for an unknown model, or after an attempt.
     waits_since: Option<Time>,
+    model_named: Option<ModelId>,
     /// Its place while it waits for a configured model that no backend listed.
     hold_place: Option<Place>,
     /// Its place among the requests that only read.
-    read_place: Option<Place>,
+    read_place: Option<Reservation>,
+    /// The address of its client, without the proxies that it names.
+    pub(crate) peer: Option<IpAddr>,
     /// What its tenant was charged with.
     charge: Option<Charge>,
 }
@@ -82,6 +88,7 @@ impl Request {
             model: None,
             waits_since: None,
             hold_place: None,
+            model_named: None,
             read_place: None,
             charge: None,
         })
@@ -95,7 +102,15 @@ impl Request {
 
     /// The request as statistics of its backend know it.
     pub(crate) fn begun(&self) -> BegunRequest {
-        BegunRequest { model: self.model.unwrap_or(ModelId(0)), sent: self.record.sent }
+        BegunRequest { model: self.model_named.unwrap_or(ModelId(0)), sent: self.record.sent }
+    }
+
+    /// Its tenant, or its flow where there are no tenants.
+    pub(crate) fn caller_hash(&self) -> CallerHash {
+        let tenant = self.intent.caller.as_ref().map(|caller| &*caller.tenant.name);
+        let mut hasher = DefaultHasher::new();
+        tenant.unwrap_or(&self.intent.flow).hash(&mut hasher);
+        CallerHash(hasher.finish())
     }
 
     /// Whether it could wait again for at least this long before its time to live ends.

@@ -21,9 +21,11 @@ mod blame;
 mod down_reason;
 mod slow_start;
 
+pub(super) use blame::Suspicion;
 pub(super) use down_reason::DownReason;
 pub(crate) use down_reason::{NO_ADDRESS, OWN_GATEWAY};
 
+use blame::FailedCallers;
 use flow::{Span, Time};
 
 use super::Attempt;
@@ -90,10 +92,11 @@ pub(super) struct Health {
     /// Checks since it went down, and checks in a row without a response.
     checks_down: u32,
     checks_silent: u32,
-    /// Failed requests in a row.
+    /// Failed requests in a row, and who sent them.
     failures: u32,
     /// Responses in a row that broke off after they had begun.
     breaks: u32,
+    failed_callers: FailedCallers,
     /// The cause of the last failure.
     cause: String,
     ejections: u32,
@@ -129,6 +132,7 @@ impl Health {
             failures: 0,
             breaks: 0,
             cause: String::new(),
+            failed_callers: FailedCallers::None,
             ejections: 0,
             ejected_until: Time::ZERO,
             ejected_at: Time::ZERO,
@@ -178,7 +182,8 @@ impl Health {
 
     /// Whether a successful response would change the state.
     pub(super) fn has_failures(&self) -> bool {
-        self.failures > 0 || self.fulls > 0 || self.unproven
+        let failed = self.failures > 0 || self.failed_callers != FailedCallers::None;
+        failed || self.fulls > 0 || self.unproven
     }
 
     /// When the next trial may begin, while the backend has not proven itself.
@@ -310,6 +315,7 @@ impl Health {
         self.answered_at = now;
         // The response to a request from before the ejection proves nothing.
         if self.unproven && sent > self.ejected_at {
+        self.failed_callers = FailedCallers::None;
             self.prove();
             self.ejected_until = self.ejected_until.min(now);
         }

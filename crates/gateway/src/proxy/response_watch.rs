@@ -188,14 +188,14 @@ impl<'a> ResponseWatch<'a> {
     /// before, so that it need not load the model.
     fn is_warm(&self) -> bool {
         let last = self.endpoint.last_begun();
-        let same = last.filter(|last| Some(last.model) == self.request.model);
+        let same = last.filter(|last| last.model == self.request.begun().model);
         same.is_some_and(|last| self.sent.since(last.sent) <= WARM)
     }
 
     /// Whether the backend has begun a response to a younger request for the same model.
     fn is_overtaken(&self) -> bool {
         let last = self.endpoint.last_begun();
-        last.is_some_and(|last| Some(last.model) == self.request.model && last.sent > self.sent)
+        last.is_some_and(|last| last.model == self.request.begun().model && last.sent > self.sent)
     }
 
     /// Whether the backend has another request.

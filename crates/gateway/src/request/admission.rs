@@ -99,6 +99,7 @@ impl Request {
                 _ = models.changed() => {}
             }
         }
+        self.model_named = Some(model);
         Err(self.left_out())
     }
 
@@ -348,7 +349,7 @@ impl Request {
             self.take_hold_place()?;
         }
         let target = Target { model: subset.id, adapter };
-        self.model = Some(target.model);
+        (self.model, self.model_named) = (Some(target.model), Some(model));
         let observer = &self.state.observer;
         let began = observer.times_enqueue().then(|| self.record.now());
         let permit = self.state.scheduler.offer(&self.intent, target, self.record.arrived);
