@@ -64,12 +64,10 @@ use tokio::sync::{Notify, Semaphore, watch as broadcast};
 
 use crate::clock::Clock;
 use crate::config::settings::{BackendSpec, FleetSettings};
+use crate::process_limits::OpenFiles;
 use crate::scheduler::Scheduler;
 use fleet_state::{FleetState, FleetUpdate};
 use subset::Subset;
-
-/// The most health checks and scrapes at the same time.
-const PROBES_MAX: usize = 64;
 
 /// The outcome of one attempt at a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +82,8 @@ pub(crate) enum Attempt {
     Silent,
     /// The attempt was in flight when another one found the backend silent.
     Withdrawn,
+    /// The gateway itself could not connect: it may open no further file.
+    NotSent,
     /// The backend reported that it is full (429, 503), with its `Retry-After` if it sent one.
     Full(Option<Duration>),
 }
@@ -122,7 +122,7 @@ impl Fleet {
             published: AtomicU64::new(0),
             models_changed: broadcast::Sender::new(0),
             changed: Notify::new(),
-            probes: Semaphore::new(PROBES_MAX),
+            probes: Semaphore::new(OpenFiles::now().probes()),
         };
         fleet.configure(settings);
         Arc::new(fleet)

@@ -29,7 +29,7 @@ use crate::reply::Fault;
 use crate::scheduler::Scheduler;
 use crate::tenants::TenantLimits;
 use crate::tls_listener::{ClientCertificate, TlsListener};
-use crate::upstream::RetryBudgets;
+use crate::upstream::{BackendFiles, RetryBudgets};
 use crate::viewers::Viewers;
 
 /// The shared state of the process.
@@ -47,6 +47,7 @@ pub(crate) struct State {
     pub(crate) retries: RetryBudgets,
     pub(crate) open_files: OpenFiles,
     pub(crate) connections: Connections,
+    pub(crate) backend_files: Arc<BackendFiles>,
     /// Those to the status pages at an address of their own.
     pub(crate) page_connections: Connections,
     pub(crate) body_memory: Arc<BodyMemory>,
@@ -113,6 +114,10 @@ impl State {
         tenants.configure(&config.tenants);
         let own_key = ApiKey::generate();
         if let Err(error) = &own_key {
+        let open_files = OpenFiles::now();
+        let backend_files = BackendFiles::new(
+            open_files.backends(config.server.connections_max, config.has_dispatcher()),
+        );
             tracing::warn!(%error, "there are no random numbers: batch work has no key");
         }
         Arc::new(Self {
@@ -124,7 +129,8 @@ impl State {
             cluster,
             observer,
             retries: RetryBudgets::default(),
-            open_files: OpenFiles::now(),
+            open_files,
+            backend_files,
             connections: Connections::default(),
             page_connections: Connections::default(),
             body_memory: Arc::default(),

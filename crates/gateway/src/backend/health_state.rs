@@ -69,6 +69,8 @@ pub(super) enum CheckResult {
     NoAddress,
     /// The server is this gateway itself.
     OwnGateway,
+    /// The gateway could not check it.
+    NotDone,
 }
 
 /// The present health of a backend.
@@ -218,8 +220,8 @@ impl Health {
                 self.silent = true;
                 self.failed(1, settings, now);
             }
-            // It is ejected already.
-            Attempt::Withdrawn => {}
+            // It is ejected already, or has nothing to do with it.
+            Attempt::Withdrawn | Attempt::NotSent => {}
             Attempt::Full(retry_after) => {
                 cause.clone_into(&mut self.full_cause);
                 self.pause(retry_after.map(crate::clock::span), now);
@@ -267,6 +269,7 @@ impl Health {
             CheckResult::OwnGateway => self.fall(DownReason::OwnGateway, now),
             CheckResult::NoResponse => self.fall_if_silent(DownReason::NoResponse, now),
             CheckResult::NoAddress => self.fall_if_silent(DownReason::NoAddress, now),
+            CheckResult::NotDone => {}
         }
     }
 

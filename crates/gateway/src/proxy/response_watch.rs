@@ -16,7 +16,7 @@
 //! Only text is judged that comes as a stream, or as a whole up to a limit of the client. All else
 //! may simply take long. A request whose time to live is over stays where it is.
 
-use flow::{Span, Time};
+use flow::{Band, Span, Time};
 use tokio::time::Instant;
 
 use crate::backend::Endpoint;
@@ -84,6 +84,10 @@ impl<'a> ResponseWatch<'a> {
         let limit = clock::span(request.config.fleet.silence_limit);
         let least = if judged { limit } else { Span::ZERO };
         Self { endpoint, request, clock, sent, response_by, least }
+    }
+
+    pub(super) fn band(&self) -> Band {
+        self.request.intent.band
     }
 
     pub(super) fn streamed(&self) -> bool {

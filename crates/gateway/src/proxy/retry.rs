@@ -102,6 +102,7 @@ impl ProxiedRequest {
         }
         match failure.response {
             Some(response) => Next::Respond(response),
+            None if failure.attempt == Attempt::NotSent => Next::Refuse(Fault::Overloaded),
             None => Next::Refuse(Fault::BackendError(cause)),
         }
     }
@@ -142,6 +143,7 @@ impl ProxiedRequest {
                 if self.refusals < 2 { Duration::ZERO } else { pause }
             }
             Attempt::Silent | Attempt::Withdrawn | Attempt::Answered => Duration::ZERO,
+            Attempt::NotSent => PAUSE_FIRST.mul_f64(1.0 + jitter::fraction()),
             Attempt::Failed | Attempt::Refused => self.pause_after_failure(failed),
         }
     }
