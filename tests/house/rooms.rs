@@ -109,6 +109,7 @@ const GATEWAY: &[Room] = &[
     ("process_limits", &[]),
     ("task", &[]),
     ("places", &[]),
+    ("hold_places", &[]),
     ("viewers", &[]),
     ("hop_by_hop", &[]),
     ("connections", &[]),
@@ -168,7 +169,16 @@ const GATEWAY: &[Room] = &[
     ("batch_api", &["clock", "config", "ingress", "multipart", "reply", "task"]),
     (
         "backend",
-        &["clock", "config", "jitter", "prometheus_parser", "scheduler", "tls", "upstream"],
+        &[
+            "clock",
+            "config",
+            "jitter",
+            "process_limits",
+            "prometheus_parser",
+            "scheduler",
+            "tls",
+            "upstream",
+        ],
     ),
     ("tls_listener", &["clock", "config", "file_watch", "socket", "task", "tls"]),
     (
@@ -179,7 +189,7 @@ const GATEWAY: &[Room] = &[
         "check",
         &["api_keys", "backend", "calendar", "clock", "config", "schema", "tls", "tls_listener"],
     ),
-    ("observe", &["backend", "calendar", "clock", "config", "gates", "places", "usage"]),
+    ("observe", &["backend", "calendar", "clock", "config", "gates", "hold_places", "usage"]),
     (
         "state",
         &[
@@ -190,6 +200,7 @@ const GATEWAY: &[Room] = &[
             "config",
             "connections",
             "diagnosis",
+            "hold_places",
             "places",
             "ingress",
             "kubernetes",
@@ -223,9 +234,10 @@ const GATEWAY: &[Room] = &[
         "request",
         &[
             "backend",
+            "body_memory",
             "clock",
             "config",
-            "places",
+            "hold_places",
             "ingress",
             "observe",
             "output_history",

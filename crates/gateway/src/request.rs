@@ -7,22 +7,23 @@
 
 mod admission;
 mod deadline;
+mod hold;
 mod record;
 mod settlement;
 mod tenant_charge;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use flow::{ModelId, Span, Time};
 
 use crate::backend::{BegunRequest, CallerHash, EndpointAddress};
 use crate::body_memory::Reservation;
 use crate::config::Config;
+use crate::hold_places::HoldPlace;
 use crate::ingress::{self, Intent};
-use crate::places::Place;
 use crate::scheduler::Permit;
 use crate::state::State;
 use crate::tenants::Charge;
@@ -46,13 +47,14 @@ pub(crate) struct Request {
     pub(crate) record: RequestRecord,
     /// The only endpoints that may serve it, where the proxy in front named some.
     pub(crate) subset: Option<BTreeSet<EndpointAddress>>,
-    /// The model that it waits for, once it was offered to the scheduler.
+    /// The model that it waits for, once it was offered to the scheduler, and the one that it
+    /// names: the first may be the second at a subset of its backends.
     pub(crate) model: Option<ModelId>,
+    model_named: Option<ModelId>,
     /// Since when it waits outside the core's count: for an unknown model, or after an attempt.
     waits_since: Option<Time>,
-    model_named: Option<ModelId>,
     /// Its place while it waits for a configured model that no backend listed.
-    hold_place: Option<Place>,
+    hold_place: Option<HoldPlace>,
     /// Its place among the requests that only read.
     read_place: Option<Reservation>,
     /// The address of its client, without the proxies that it names.
@@ -86,10 +88,11 @@ impl Request {
             record,
             subset: None,
             model: None,
+            model_named: None,
             waits_since: None,
             hold_place: None,
-            model_named: None,
             read_place: None,
+            peer: None,
             charge: None,
         })
     }

@@ -18,6 +18,7 @@ use crate::config::{Config, Source};
 use crate::connections::Connections;
 use crate::diagnosis::Trends;
 use crate::diagnosis::situation::BatchWork;
+use crate::hold_places::HoldPlaces;
 use crate::ingress::{self, Caller, Proof};
 use crate::kubernetes::{Cluster, ClusterChange};
 use crate::large_bodies::LargeBodies;
@@ -46,16 +47,17 @@ pub(crate) struct State {
     pub(crate) observer: Arc<Observer>,
     pub(crate) retries: RetryBudgets,
     pub(crate) open_files: OpenFiles,
-    pub(crate) connections: Connections,
     pub(crate) backend_files: Arc<BackendFiles>,
+    pub(crate) connections: Connections,
     /// Those to the status pages at an address of their own.
     pub(crate) page_connections: Connections,
     pub(crate) body_memory: Arc<BodyMemory>,
     /// The memory of responses that clients have not read.
     pub(crate) unread_memory: Arc<BodyMemory>,
     pub(crate) large_bodies: LargeBodies,
-    pub(crate) hold_places: Places,
-    pub(crate) read_places: Places,
+    pub(crate) hold_places: HoldPlaces,
+    /// Requests that only read, which do not use the queue: as bytes, one of each.
+    pub(crate) reads: Arc<BodyMemory>,
     /// The streams of autoscalers.
     pub(crate) scaler_places: Places,
     /// Calls of autoscalers whose message is being read.
@@ -112,12 +114,12 @@ impl State {
         let observer = Arc::new(Observer::new(&config.log, pool, config.traces.as_ref()));
         let tenants = TenantLimits::default();
         tenants.configure(&config.tenants);
-        let own_key = ApiKey::generate();
-        if let Err(error) = &own_key {
         let open_files = OpenFiles::now();
         let backend_files = BackendFiles::new(
             open_files.backends(config.server.connections_max, config.has_dispatcher()),
         );
+        let own_key = ApiKey::generate();
+        if let Err(error) = &own_key {
             tracing::warn!(%error, "there are no random numbers: batch work has no key");
         }
         Arc::new(Self {
@@ -136,8 +138,8 @@ impl State {
             body_memory: Arc::default(),
             unread_memory: Arc::default(),
             large_bodies: LargeBodies::new(),
-            hold_places: Places::default(),
-            read_places: Places::default(),
+            hold_places: HoldPlaces::default(),
+            reads: Arc::default(),
             scaler_places: Places::default(),
             scaler_calls: Places::default(),
             unserved: watch::Sender::default(),

@@ -96,9 +96,9 @@ pub(super) struct Health {
     checks_silent: u32,
     /// Failed requests in a row, and who sent them.
     failures: u32,
+    failed_callers: FailedCallers,
     /// Responses in a row that broke off after they had begun.
     breaks: u32,
-    failed_callers: FailedCallers,
     /// The cause of the last failure.
     cause: String,
     ejections: u32,
@@ -132,9 +132,9 @@ impl Health {
             checks_down: 0,
             checks_silent: 0,
             failures: 0,
+            failed_callers: FailedCallers::None,
             breaks: 0,
             cause: String::new(),
-            failed_callers: FailedCallers::None,
             ejections: 0,
             ejected_until: Time::ZERO,
             ejected_at: Time::ZERO,
@@ -315,10 +315,10 @@ impl Health {
     /// Records a response to a request that was sent at `sent`.
     pub(super) fn answered(&mut self, sent: Time, now: Time) {
         (self.failures, self.fulls) = (0, 0);
+        self.failed_callers = FailedCallers::None;
         self.answered_at = now;
         // The response to a request from before the ejection proves nothing.
         if self.unproven && sent > self.ejected_at {
-        self.failed_callers = FailedCallers::None;
             self.prove();
             self.ejected_until = self.ejected_until.min(now);
         }

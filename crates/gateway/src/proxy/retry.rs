@@ -176,11 +176,11 @@ impl ProxiedRequest {
     }
 
     fn is_taken_elsewhere(&self, failed: &Endpoint) -> bool {
-        let roster = self.request.state.fleet.roster();
-        self.request.model.is_some_and(|model| roster.is_taken_elsewhere(model, backends))
         self.is_taken_besides(&[failed.id])
     }
 
     fn is_taken_besides(&self, backends: &[BackendId]) -> bool {
+        let roster = self.request.state.fleet.roster();
+        self.request.model.is_some_and(|model| roster.is_taken_elsewhere(model, backends))
     }
 }

@@ -93,8 +93,9 @@ fn when(fault: &Fault) -> &'static str {
         QueueFull => "the queue has `queue.total_capacity` waiting requests",
         TooManyFlows => "the queue is full, and this flow has no waiting request yet",
         Preempted => {
-            "the queue or the flow was full, and a request of a higher band took the place of \
-                this one"
+            "the queue or the flow was full, or `queue.hold_capacity` requests waited for \
+                models without a backend, and a request of a higher band took the place of this \
+                one"
         }
         NotCritical => {
             "the request would have to wait, but only critical requests may wait \
@@ -114,8 +115,9 @@ fn when(fault: &Fault) -> &'static str {
         Overloaded => {
             "one of four reasons. (1) There are more connections than \
                 `server.connections_max`, or than the files that the process may open. (2) More \
-                than 256 [reads](GATEWAY.md#reads-and-options) run at once. (3) The request bodies \
-                together exceed `server.bodies_limit`. (4) `/status/stream`: 64 viewers are \
+                than 256 [reads](GATEWAY.md#reads-and-options) run at once, or 192 of this client. \
+                (3) The request bodies together exceed `server.bodies_limit`, or the part of it \
+                for this client and band. (4) `/status/stream`: 64 viewers are \
                 there, or 16 of this address"
         }
         DeadlineExceeded => {
@@ -128,7 +130,8 @@ fn when(fault: &Fault) -> &'static str {
         }
         NoBackend => {
             "no backend is configured or found yet; or no backend lists the configured model, \
-                and `queue.hold_capacity` requests already wait for such models"
+                and `queue.hold_capacity` requests of the same band or higher ones already wait \
+                for such models"
         }
         NoBackendInSubset => {
             "`epp` only: none of the endpoints that the proxy allows is a backend of the \
