@@ -8,6 +8,7 @@ mod bands;
 mod batch;
 mod batch_cli;
 mod batch_teams;
+mod blame;
 mod broken_responses;
 mod burst_queueing;
 mod client_connections;

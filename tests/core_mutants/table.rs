@@ -447,6 +447,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "n05_an_ask_that_avoids",
     },
     Mutant {
+        name: "an ask that fails again returns to where it failed first",
+        file: "controller/complete.rs",
+        site: "self.supply.detour(«waited», backend, DETOURS_MAX / 2);",
+        instead: "home",
+        noticed_by: "n05_an_ask_that_fails_in_several_places",
+    },
+    Mutant {
         name: "asks that avoid a backend wait for the others for ever",
         file: "controller/reconfigure.rs",
         site: "if «self.supply.has_detours()» {",
@@ -471,7 +478,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "a refused ask avoids the full backend",
         file: "controller/complete.rs",
         site: "RequeuePosition::Original => «home»,",
-        instead: "self.supply.detour(home, backend)",
+        instead: "self.detour_of(slot, home)",
         noticed_by: "n05_an_ask_at_its_old_place",
     },
     Mutant {

@@ -123,6 +123,37 @@ fn x03_bodies_are_bounded_all_together() {
     gateway.await_idle();
 }
 
+/// The bodies of best-effort requests that wait leave memory to others, also of the same client.
+#[test]
+fn p07_waiting_bodies_of_lower_bands_refuse_no_critical_request() {
+    let backend = Backend::held();
+    let limits = "[server]\nbody_limit = \"64KiB\"\nbodies_limit = \"256KiB\"\n";
+    let (gateway, running) = Gateway::occupied(&format!("{limits}{ONE}"), &backend, &chat("m"));
+    let of = |band: &str| chat("m").with("prompt", "x".repeat(30 << 10)).priority(band);
+    let mut waiting = Vec::new();
+    let refused = loop {
+        let mut call = gateway.send(&of("best-effort"));
+        let depth = waiting.len() + 1;
+        let decided = || match (call.has_begun(), gateway.depth()) {
+            (true, _) => Ok(true),
+            (_, found) if found == depth => Ok(false),
+            (_, found) => Err(found.to_string()),
+        };
+        if eventually("waits or is refused", decided) {
+            break call.head().status;
+        }
+        waiting.push(call);
+        assert!(waiting.len() < 9, "nothing is refused");
+    };
+    assert_eq!(refused, 503);
+    let critical = gateway.enqueue(&of("critical"), waiting.len());
+    backend.open();
+    for call in waiting.into_iter().chain([running, critical]) {
+        assert_eq!(call.finish().status, 200);
+    }
+    gateway.await_idle();
+}
+
 /// Requests that no proxy may forward, because two parsers would read them differently.
 fn smuggled() -> Vec<Vec<u8>> {
     let body = "{\"model\":\"m\"}";

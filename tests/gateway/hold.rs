@@ -64,6 +64,29 @@ fn o06_beyond_the_bound_a_request_is_refused_at_once() {
     gateway.await_idle();
 }
 
+/// A critical request takes the place of the youngest one of the lowest band.
+#[test]
+fn p07_held_requests_of_lower_bands_leave_their_places_to_critical_ones() {
+    let gateway = Gateway::launch(&format!("[queue]\nhold_capacity = 2\n{CONFIGURED}"));
+    let of = |band: &str, others| gateway.enqueue(&chat("m").priority(band), others);
+    let (oldest, youngest) = (of("best-effort", 0), of("best-effort", 1));
+    let critical = gateway.send(&chat("m").priority("critical"));
+    let preempted = youngest.finish();
+    assert_eq!(preempted.header("retry-after"), Some("5"));
+    preempted.refused(503, "preempted");
+    gateway.await_depth(2);
+    let last = gateway.send(&chat("m").priority("critical"));
+    oldest.finish().refused(503, "preempted");
+    gateway.await_depth(2);
+    for band in ["critical", "high", "best-effort"] {
+        gateway.ask(&chat("m").priority(band)).refused(503, "no_backend");
+    }
+    let backend = Backend::quick().lists(&["m"]);
+    gateway.list(&[&backend]);
+    assert_eq!([critical, last].map(|call| call.finish().status), [200, 200]);
+    gateway.await_idle();
+}
+
 #[test]
 fn o06_held_requests_are_counted() {
     let backend = Backend::held().lists(&["m"]);

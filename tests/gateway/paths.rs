@@ -4,7 +4,9 @@ use serde_json::json;
 
 use crate::support::call::{Response, value};
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Backend, Call, Gateway, HttpRequest, Nowhere, ScriptedResponse, chat};
+use crate::support::{
+    Backend, Call, Gateway, HttpRequest, Nowhere, ScriptedResponse, chat, eventually,
+};
 
 /// A server that holds work back and answers every other request at once.
 fn busy() -> Backend {
@@ -149,13 +151,36 @@ fn x01_reads_reach_a_busy_backend_without_the_queue() {
     gateway.await_idle();
 }
 
+/// One client has three quarters of them at most.
 #[test]
 fn x03_the_number_of_reads_at_one_time_is_bounded() {
     let backend = Backend::held();
     let gateway = Gateway::before(ONE, &backend);
-    let reads: Vec<Call> = (0..256).map(|_| gateway.send(&HttpRequest::get("/api/ps"))).collect();
+    let read = HttpRequest::get("/api/ps").bytes();
+    let from = |last: u8| Call::open_from([127, 0, 0, last], gateway.address(), &read);
+    let mut reads: Vec<Call> = (0..192).map(|_| from(1)).collect();
+    backend.await_running(192);
+    from(1).finish().refused(503, "overloaded");
+    // A few clients may share a part with that one.
+    let other = (2..9).find(|&last| {
+        let mut call = from(last);
+        let decided = || match (call.has_begun(), backend.running()) {
+            (true, _) => Ok(false),
+            (_, 193) => Ok(true),
+            (_, running) => Err(running.to_string()),
+        };
+        let taken = eventually("taken or refused", decided);
+        if taken {
+            reads.push(call)
+        } else {
+            call.finish().refused(503, "overloaded")
+        }
+        taken
+    });
+    let other = other.expect("others find places");
+    reads.extend((0..63).map(|_| from(other)));
     backend.await_running(256);
-    gateway.ask(&HttpRequest::get("/api/ps")).refused(503, "overloaded");
+    from(other).finish().refused(503, "overloaded");
     backend.open();
     assert!(reads.into_iter().all(|read| read.finish().status == 200));
     assert_eq!(gateway.ask(&HttpRequest::get("/api/ps")).status, 200);

@@ -1,8 +1,9 @@
 //! X03, X05: what the system lets the process have, and a clock that jumps.
 
 use std::fs;
+use std::io::Read as _;
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::support::gateway::{config, fresh_file};
 use crate::support::keys::Keys;
@@ -13,10 +14,12 @@ use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat
 
 /// A gateway under a limit of the shell, such as `-n 256`, with its pages at an address of their
 /// own.
-fn limited(limit: &str, sections: &str, backend: &Backend) -> Process {
+fn limited(limit: &str, sections: &str, backends: &[&Backend]) -> Process {
     let file = fresh_file();
     let pages = "[admin]\nlisten = \"127.0.0.1:0\"\n";
-    fs::write(&file, config(&format!("{sections}{pages}"), &[("one", backend.address())])).unwrap();
+    let named = ["one", "two"].into_iter().zip(backends.iter().map(|backend| backend.address()));
+    let named: Vec<_> = named.collect();
+    fs::write(&file, config(&format!("{sections}{pages}"), &named)).unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")]);
     command.args([env!("CARGO_BIN_EXE_tidegate"), "serve", "--listen", "127.0.0.1:0", "--config"]);
@@ -29,6 +32,10 @@ fn limited(limit: &str, sections: &str, backend: &Backend) -> Process {
     process
 }
 
+/// Two workers, and more places than files.
+const MANY: &str = "[server]\nworkers = 2\n[controller]\nlower_bound_per_backend = 400\n\
+                    watermark_per_backend = 400\nupper_bound_per_backend = 400\n";
+
 fn ask(address: SocketAddr, request: &HttpRequest) -> u16 {
     Call::open(address, &request.bytes()).head().status
 }
@@ -36,9 +43,7 @@ fn ask(address: SocketAddr, request: &HttpRequest) -> u16 {
 #[test]
 fn x03_clients_take_no_more_files_than_the_process_may_open() {
     let backend = Backend::held();
-    let sections = "[server]\nworkers = 2\n[controller]\nlower_bound_per_backend = 200\n\
-                    watermark_per_backend = 200\nupper_bound_per_backend = 200\n";
-    let gateway = limited("-n 256", sections, &backend);
+    let gateway = limited("-n 256", MANY, &[&backend]);
     let [door, pages] = [gateway.addresses()[0], gateway.addresses()[1]];
     let told = "few connections of clients fit";
     gateway.await_log(told, 1);
@@ -63,11 +68,84 @@ fn x03_clients_take_no_more_files_than_the_process_may_open() {
     assert_eq!(log.matches(told).count(), 1, "{log}");
 }
 
+/// Whether the log blames a backend for the limit of the gateway.
+fn assert_blameless(gateway: &Process) {
+    let log = gateway.log();
+    assert!(!log.contains("ejected") && !log.contains("Too many open files"), "{log}");
+}
+
+fn await_in_flight(pages: SocketAddr, count: usize) {
+    eventually("in flight", || {
+        let text = Call::open(pages, &HttpRequest::get("/metrics").bytes()).finish().text();
+        match Metrics::read(&text).sum("tidegate_backend_in_flight") as usize {
+            found if found == count => Ok(()),
+            found => Err(found.to_string()),
+        }
+    });
+}
+
+/// Idle connections to one backend leave their files to another one.
+#[test]
+fn x03_idle_connections_to_backends_take_no_files_from_others() {
+    let backends = [Backend::held(), Backend::held()];
+    let gateway = limited("-n 256", MANY, &[&backends[0], &backends[1]]);
+    let [door, pages] = [gateway.addresses()[0], gateway.addresses()[1]];
+    let status = || Call::open(pages, &HttpRequest::get("/status").bytes()).finish().json();
+    let most = status()["connections"]["most"].as_u64().unwrap() as usize;
+    for (name, backend) in ["one", "two", "one"].into_iter().zip([0, 1, 0].map(|at| &backends[at]))
+    {
+        let request = chat("m").header("X-Target-Backend", name).bytes();
+        let calls: Vec<Call> = (0..most).map(|_| Call::open(door, &request)).collect();
+        backend.await_held(most);
+        assert_eq!(ask(pages, &HttpRequest::get("/health")), 200);
+        backend.release(most);
+        for call in calls {
+            assert_eq!(call.finish().status, 200);
+        }
+        eventually("closed", || match status()["connections"]["open"].as_u64() {
+            Some(0) => Ok(()),
+            open => Err(format!("{open:?}")),
+        });
+    }
+    assert_blameless(&gateway);
+}
+
+/// One connection of HTTP/2 has more requests than there are files for backends: they wait for each
+/// other, a critical one goes first, and neither the backend nor the pages suffer.
+#[test]
+fn x03_requests_wait_for_the_files_of_others_and_no_backend_is_blamed() {
+    let backend = Backend::held();
+    let gateway = limited("-n 256", MANY, &[&backend]);
+    let [door, pages] = [gateway.addresses()[0], gateway.addresses()[1]];
+    let body = fresh_file().with_file_name("body.json");
+    fs::write(&body, chat("m").body).unwrap();
+    let url = format!("http://{door}/v1/chat/completions");
+    let load = ["-n", "300", "-c", "1", "-m", "300", "-d", body.to_str().unwrap(), &url];
+    let mut load = tool("h2load").args(load).stdout(Stdio::piped()).spawn().unwrap();
+    await_in_flight(pages, 300);
+    gateway.await_log("requests wait for files", 1);
+    let held = backend.running();
+    assert!((90..160).contains(&held), "{held} of 256 files are for backends");
+    let critical = Call::open(door, &chat("m").tag("critical").priority("critical").bytes());
+    await_in_flight(pages, 301);
+    // It may have been granted, and not wait for a file yet.
+    backend.release(2);
+    backend.await_seen(held + 2);
+    assert!(backend.tags()[held..].contains(&"critical".to_owned()));
+    backend.open();
+    assert_eq!(critical.finish().status, 200);
+    let mut printed = String::new();
+    load.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+    load.wait().unwrap();
+    assert!(printed.contains("300 2xx"), "{printed}");
+    assert_blameless(&gateway);
+}
+
 /// The bodies of waiting requests would be larger than the memory that the process may use.
 #[test]
 fn x03_bodies_are_refused_before_the_memory_of_the_process_is_used_up() {
     let backend = Backend::held();
-    let gateway = limited("-d 900000", "[server]\nworkers = 1\n", &backend);
+    let gateway = limited("-d 900000", "[server]\nworkers = 1\n", &[&backend]);
     let [door, pages] = [gateway.addresses()[0], gateway.addresses()[1]];
     let refused = || {
         let text = Call::open(pages, &HttpRequest::get("/metrics").bytes()).finish().text();

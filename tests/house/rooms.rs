@@ -110,6 +110,7 @@ const GATEWAY: &[Room] = &[
     ("process_limits", &[]),
     ("task", &[]),
     ("places", &[]),
+    ("hold_places", &[]),
     ("viewers", &[]),
     ("hop_by_hop", &[]),
     ("connections", &[]),
@@ -170,7 +171,16 @@ const GATEWAY: &[Room] = &[
     ("batch_api", &["clock", "config", "ingress", "multipart", "reply", "task"]),
     (
         "backend",
-        &["clock", "config", "jitter", "prometheus_parser", "scheduler", "tls", "upstream"],
+        &[
+            "clock",
+            "config",
+            "jitter",
+            "process_limits",
+            "prometheus_parser",
+            "scheduler",
+            "tls",
+            "upstream",
+        ],
     ),
     ("tls_listener", &["clock", "config", "file_watch", "socket", "task", "tls"]),
     (
@@ -183,7 +193,7 @@ const GATEWAY: &[Room] = &[
     ),
     (
         "observe",
-        &["backend", "calendar", "clock", "config", "error_codes", "gates", "places", "usage"],
+        &["backend", "calendar", "clock", "config", "error_codes", "gates", "hold_places", "usage"],
     ),
     (
         "state",
@@ -195,6 +205,7 @@ const GATEWAY: &[Room] = &[
             "config",
             "connections",
             "diagnosis",
+            "hold_places",
             "places",
             "ingress",
             "kubernetes",
@@ -229,9 +240,10 @@ const GATEWAY: &[Room] = &[
         "request",
         &[
             "backend",
+            "body_memory",
             "clock",
             "config",
-            "places",
+            "hold_places",
             "ingress",
             "observe",
             "output_history",

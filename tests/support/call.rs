@@ -7,6 +7,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 
 use super::wait::BOUND;
 
@@ -65,9 +66,20 @@ impl Call {
         Self::try_open(to, bytes).unwrap()
     }
 
+    /// The same from an address of this machine, such as 127.0.0.2.
+    pub(crate) fn open_from(from: [u8; 4], to: SocketAddr, bytes: &[u8]) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+        socket.connect(&to.into()).unwrap();
+        Self::on(socket.into(), bytes).unwrap()
+    }
+
     /// The same to a process that may be dead.
     pub(crate) fn try_open(to: SocketAddr, bytes: &[u8]) -> io::Result<Self> {
-        let stream = TcpStream::connect(to)?;
+        Self::on(TcpStream::connect(to)?, bytes)
+    }
+
+    fn on(stream: TcpStream, bytes: &[u8]) -> io::Result<Self> {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(BOUND)).unwrap();
         stream.set_write_timeout(Some(BOUND)).unwrap();

@@ -20,7 +20,7 @@ pub(crate) use backend::Backend;
 pub use backend::{BackendSupply, BackendView};
 
 /// The most detour pools. Beyond this number a re-queued ask may go to the backend that failed it.
-const DETOURS_MAX: usize = 256;
+pub(crate) const DETOURS_MAX: usize = 256;
 
 /// Model numbers must be below this; larger numbers are unknown models.
 pub const MODELS_MAX: u32 = 1 << 16;
@@ -292,27 +292,28 @@ impl Supply {
         self.by_model.contains(&pool) && first.is_some() || others.any(|other| Some(other) != first)
     }
 
-    /// The pool without one backend, or the pool itself if no other backend is ready.
-    pub(crate) fn detour(&mut self, pool: u32, without: u32) -> u32 {
+    /// The pool without one backend, if another one is ready and there are fewer than `most` such
+    /// pools.
+    pub(crate) fn detour(&mut self, pool: u32, without: u32, most: usize) -> Option<u32> {
         let Pool { members, domain, .. } = &self.pools[pool as usize];
         let domain = *domain;
         let rest: Vec<u32> = members.iter().copied().filter(|&at| at != without).collect();
         if !rest.iter().any(|&at| self.backends[at as usize].ready) {
-            return pool;
+            return None;
         }
         if let Some(&known) = self.by_members.get(&rest) {
             self.detoured = true;
-            return known;
+            return Some(known);
         }
-        if self.detours >= DETOURS_MAX {
-            return pool;
+        if self.detours >= most {
+            return None;
         }
         self.detoured = true;
         self.detours += 1;
         let at = self.pool_for(rest);
         self.adopt(at, domain);
         self.recount();
-        at
+        Some(at)
     }
 
     /// A pool without backends, in the domain of another pool if it is new.

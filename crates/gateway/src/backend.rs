@@ -25,6 +25,7 @@ mod loaded_models;
 mod model_ids;
 mod model_list;
 mod passive_stats;
+mod proofs;
 mod recent_times;
 mod recognition;
 mod roster;
@@ -37,12 +38,14 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use blame::FailedRequest;
 pub(crate) use catalogue::ModelEntry;
 pub(crate) use discovery::{PORTS as LOCAL_PORTS, look};
 pub(crate) use endpoint::{Endpoint, EndpointError, EndpointUse};
 pub(crate) use endpoints_file::listed_endpoints;
 pub(crate) use health_state::{NO_ADDRESS, OWN_GATEWAY};
 pub(crate) use passive_stats::BegunRequest;
+pub(crate) use proofs::CallerHash;
 pub(crate) use recent_times::{RecentTime, RecentTimes};
 pub(crate) use roster::{Lookup, Roster};
 pub(crate) use self_detection::GatewayIdentity;
@@ -61,12 +64,10 @@ use tokio::sync::{Notify, Semaphore, watch as broadcast};
 
 use crate::clock::Clock;
 use crate::config::settings::{BackendSpec, FleetSettings};
+use crate::process_limits::OpenFiles;
 use crate::scheduler::Scheduler;
 use fleet_state::{FleetState, FleetUpdate};
 use subset::Subset;
-
-/// The most health checks and scrapes at the same time.
-const PROBES_MAX: usize = 64;
 
 /// The outcome of one attempt at a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,8 @@ pub(crate) enum Attempt {
     Silent,
     /// The attempt was in flight when another one found the backend silent.
     Withdrawn,
+    /// The gateway itself could not connect: it may open no further file.
+    NotSent,
     /// The backend reported that it is full (429, 503), with its `Retry-After` if it sent one.
     Full(Option<Duration>),
 }
@@ -119,7 +122,7 @@ impl Fleet {
             published: AtomicU64::new(0),
             models_changed: broadcast::Sender::new(0),
             changed: Notify::new(),
-            probes: Semaphore::new(PROBES_MAX),
+            probes: Semaphore::new(OpenFiles::now().probes()),
         };
         fleet.configure(settings);
         Arc::new(fleet)
@@ -179,12 +182,11 @@ impl Fleet {
         self.models_changed.subscribe()
     }
 
-    /// Records that a backend answered a request that was sent at `sent`. Takes no lock in the
-    /// common case.
-    pub(crate) fn answered(&self, endpoint: &Endpoint, sent: Time) {
-        endpoint.stats.note_answered(sent);
+    /// Records that a backend answered a request. Takes no lock in the common case.
+    pub(crate) fn answered(&self, endpoint: &Endpoint, request: BegunRequest) {
+        endpoint.stats.proofs.answered(request);
         if endpoint.stats.has_failures() {
-            self.change(|state, now| state.answered(endpoint.id, sent, now));
+            self.change(|state, now| state.answered(endpoint.id, request.sent, now));
         }
     }
 

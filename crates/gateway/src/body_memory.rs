@@ -8,11 +8,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use flow::Band;
+
 use crate::reply::Fault;
 
 /// A body up to this size is small. The last eighth of the memory is for small bodies alone, so
 /// that a few large ones that come slowly do not block all others.
 const SMALL: usize = 64 << 10;
+
+/// Each band leaves one part in this many to those above it, so that waiting bodies of low bands do
+/// not refuse the requests that would go first.
+const BAND_SHARE: usize = 16;
 
 /// Clients are counted by a hash of this many values, which clients cannot foresee. Two clients
 /// with one value have one share together.
@@ -41,6 +47,7 @@ pub(crate) struct Reservation {
     bytes: usize,
     /// The number of its client, if the memory is shared out.
     holder: Option<usize>,
+    band: Band,
 }
 
 // === impl BodyMemory ===
@@ -52,9 +59,14 @@ impl BodyMemory {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether so much is in use that bands matter.
+    pub(crate) fn is_scarce(&self, most: usize) -> bool {
+        self.bytes.load(Ordering::Relaxed) > most / 2
+    }
+
     /// An empty reservation.
     pub(crate) fn hold(self: &Arc<Self>) -> Reservation {
-        Reservation { memory: Arc::clone(self), bytes: 0, holder: None }
+        Reservation { memory: Arc::clone(self), bytes: 0, holder: None, band: Band::Critical }
     }
 
     /// An empty reservation of a client, which gets its share at most.
@@ -64,7 +76,7 @@ impl BodyMemory {
             BodyHolder::Address(address) => self.hashes.hash_one(address.map_or(0, network)),
         };
         let holder = usize::try_from(hash % HOLDERS as u64).ok();
-        Reservation { memory: Arc::clone(self), bytes: 0, holder }
+        Reservation { memory: Arc::clone(self), bytes: 0, holder, band: Band::Critical }
     }
 }
 
@@ -98,10 +110,16 @@ fn network(address: IpAddr) -> u64 {
 // === impl Reservation ===
 
 impl Reservation {
+    /// Gives it the band of its request. Returns whether that is lower than the one before.
+    pub(crate) fn set_band(&mut self, band: Band) -> bool {
+        std::mem::replace(&mut self.band, band) > band
+    }
+
     /// Reserves more bytes, if all reservations together then hold at most `most`, and those of the
-    /// client its share.
+    /// client its share; both are less for lower bands.
     pub(crate) fn more(&mut self, bytes: usize, most: usize) -> Result<(), Fault> {
         let small = self.bytes.saturating_add(bytes) <= SMALL;
+        let most = most - most / BAND_SHARE * (Band::Critical as usize - self.band as usize);
         let share = most - most / 4;
         let most = if small { most } else { most - most / 8 };
         let memory = &self.memory;
@@ -154,6 +172,9 @@ impl Drop for Reservation {
 
 /// Adds bytes to a sum that must not exceed `most`.
 fn take(sum: &AtomicUsize, bytes: usize, most: usize) -> Result<(), Fault> {
+    if bytes == 0 {
+        return if sum.load(Ordering::Relaxed) <= most { Ok(()) } else { Err(Fault::Overloaded) };
+    }
     let with = |held: usize| held.checked_add(bytes).filter(|&sum| sum <= most);
     let taken = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
     taken.map(|_| ()).map_err(|_| Fault::Overloaded)
@@ -200,6 +221,28 @@ mod tests {
         assert_ne!(near[0], network("2001:db8:0:1::1"));
         assert_eq!(memory.bytes(), 0);
         assert!(memory.by_holder.iter().all(|own| own.load(Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    fn p07_lower_bands_leave_memory_to_higher_ones() {
+        let memory = Arc::new(BodyMemory::default());
+        let most = 1600;
+        let held: Vec<Reservation> = [Band::BestEffort, Band::Normal, Band::High, Band::Critical]
+            .into_iter()
+            .map(|band| {
+                let mut held = memory.hold();
+                held.set_band(band);
+                while held.more(100, most).is_ok() {}
+                assert_eq!(memory.bytes(), 1300 + 100 * band as usize, "{band:?}");
+                held
+            })
+            .collect();
+        drop(held);
+        let mut one = memory.hold_for(BodyHolder::Tenant("one"));
+        one.set_band(Band::BestEffort);
+        while one.more(25, most).is_ok() {}
+        let mut critical = memory.hold_for(BodyHolder::Tenant("one"));
+        assert_eq!(critical.more(200, most), Ok(()), "also to those of the same client");
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub(crate) fn open(
     own: Option<OwnListener>,
 ) -> Result<Option<Opened>, StartError> {
     let config = state.config.load_full();
-    if config.batch.folder.is_none() && !config.dispatch.has_shared_store() {
+    if !config.has_dispatcher() {
         return Ok(None);
     }
     let runtime = task::runtime()?;
@@ -186,12 +186,15 @@ impl DispatchContext {
         let local = own.is_some().then(|| Arc::clone(state) as Arc<dyn LocalScheduler>);
         let gates = GateContext { local, clock: state.clock, client: Arc::clone(&client) };
         let gates = Gates::new(&settings.gates, &gates)?;
+        let connections_max = state.config.load().server.connections_max;
+        let workers = state.open_files.workers(connections_max, own.is_some());
         let own = own.map(|(address, tls)| {
             let certificates = tls.as_ref().map(|tls| tls.certificates());
             BaseUrl::own(reachable(address), certificates)
         });
         let own = own.transpose().map_err(DurableQueuesError::OwnAddress)?;
-        let (settings, metrics) = (settings.clone(), Arc::clone(&state.observer.dispatch));
+        let settings = Dispatch { workers: settings.workers.min(workers), ..settings.clone() };
+        let metrics = Arc::clone(&state.observer.dispatch);
         let own_key = own_key(state);
         Ok(Arc::new(Self { gates, settings, client, metrics, own, own_key }))
     }

@@ -57,6 +57,7 @@ use crate::config::settings::Cost;
 use crate::config::settings::tenants::Tenant;
 use crate::reply::Fault;
 
+pub(crate) use self::band::before_body as band_before_body;
 pub(crate) use self::batch_line::{BatchLine, LineBody, LineError, LineText};
 pub(crate) use self::batch_sender::Sender;
 pub(crate) use self::caller::{Caller, Proof, admin_right, caller, credential_names, presented};

@@ -39,6 +39,7 @@ mod file_watch;
 mod fuzz;
 mod gates;
 mod grpc;
+mod hold_places;
 mod hop_by_hop;
 mod ingress;
 mod jitter;

@@ -62,7 +62,7 @@ use crate::clock;
 use crate::config::settings::tenants::Tenant;
 use crate::config::settings::{Log, Traces};
 use crate::error_codes::{Blame, ErrorCode};
-use crate::places::PlacesUsage;
+use crate::hold_places::PlacesUsage;
 use crate::usage::Accounts;
 use access_log::AccessLog;
 use backend_counters::{BackendCounters, CountersByBackend};

@@ -1,5 +1,4 @@
-//! Places for requests that the capacities of the queue do not bound: requests that wait for a
-//! configured model without a backend, and reads, which do not use the queue.
+//! Places for what the capacities of the queue do not bound.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,13 +15,6 @@ pub(crate) struct Place {
     taken: Arc<AtomicUsize>,
 }
 
-/// How many places are taken, of how many.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PlacesUsage {
-    pub(crate) taken: usize,
-    pub(crate) capacity: usize,
-}
-
 // === impl Places ===
 
 impl Places {
@@ -31,10 +23,6 @@ impl Places {
         let next = |taken: usize| (taken < capacity).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
         Some(Place { taken: Arc::clone(&self.taken) })
-    }
-
-    pub(crate) fn usage(&self, capacity: usize) -> PlacesUsage {
-        PlacesUsage { taken: self.taken.load(Ordering::Relaxed), capacity }
     }
 }
 

@@ -21,6 +21,13 @@ const BACKENDS_MAX: usize = 8192;
 const CLIENTS_MAX: usize = 32_768;
 const CLIENTS_EXPECTED: usize = 1024;
 
+/// The most requests at one time that only read.
+const READS_MAX: usize = 256;
+/// The most health checks and scrapes at one time.
+const PROBES_MAX: usize = 64;
+/// A dispatcher beside a gateway has one part in this many of the connections to backends.
+const DISPATCH_SHARE: usize = 4;
+
 /// Where Linux shows control groups of the second version and those of the first for memory.
 const GROUPS: &str = "/sys/fs/cgroup";
 const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
@@ -88,6 +95,37 @@ impl OpenFiles {
         configured.min((rest - (rest / 2).min(BACKENDS_MAX)).max(1))
     }
 
+    /// The most connections to backends: what clients leave, and less beside a dispatcher.
+    pub(crate) fn backends(self, configured: Option<usize>, dispatches: bool) -> usize {
+        let left = self.left(configured);
+        (left - if dispatches { left / DISPATCH_SHARE } else { 0 }).max(1)
+    }
+
+    /// The most requests of a dispatcher at one time. A process may have two dispatchers.
+    pub(crate) fn workers(self, configured: Option<usize>, beside_gateway: bool) -> usize {
+        let left = match beside_gateway {
+            true => self.left(configured) / DISPATCH_SHARE,
+            false => self.most.saturating_sub(self.own()),
+        };
+        (left / 2).max(1)
+    }
+
+    /// The most requests at one time that only read: they wait in no queue, so they leave files to
+    /// those that do.
+    pub(crate) fn reads(self, configured: Option<usize>) -> usize {
+        (self.left(configured) / 2).clamp(1, READS_MAX)
+    }
+
+    /// The most health checks and scrapes at one time.
+    pub(crate) fn probes(self) -> usize {
+        (self.own() / 8).min(PROBES_MAX)
+    }
+
+    /// The files that are left for other connections.
+    fn left(self, configured: Option<usize>) -> usize {
+        self.most.saturating_sub(self.own()).saturating_sub(self.clients(configured))
+    }
+
     /// How many connections of clients an operator may expect that do not fit: those that are
     /// configured, or else a number that every gateway should take.
     pub(crate) fn missing(self, configured: Option<usize>) -> Option<usize> {
@@ -121,10 +159,20 @@ mod tests {
         assert_eq!(clients(usize::MAX), 32_768);
         for most in [64, 100, 256, 1024, 20_000] {
             let files = OpenFiles { most };
-            let clients = files.clients(Some(usize::MAX));
-            let backends = clients.min(BACKENDS_MAX);
-            assert!(clients + backends + files.pages(1024) <= most, "{most}");
+            for configured in [None, Some(1), Some(usize::MAX)] {
+                let clients = files.clients(configured);
+                let own = files.pages(1024) + files.probes();
+                let backends = files.backends(configured, false);
+                assert!(clients + backends + own <= most, "{most}");
+                let backends = files.backends(configured, true);
+                let workers = 2 * files.workers(configured, true);
+                assert!(clients + backends + workers + own <= most, "{most}");
+                assert!(files.reads(configured) <= backends);
+            }
+            assert!(2 * files.workers(None, false) + files.pages(1024) <= most, "{most}");
         }
+        let files = OpenFiles { most: usize::MAX };
+        assert_eq!((files.reads(None), files.probes()), (256, 64));
         let missing = |most, configured| OpenFiles { most }.missing(configured);
         assert_eq!(OpenFiles { most: 256 }.clients(Some(10)), 10);
         assert_eq!((missing(256, Some(10)), missing(256, Some(97))), (None, Some(97)));

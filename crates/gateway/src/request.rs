@@ -7,19 +7,23 @@
 
 mod admission;
 mod deadline;
+mod hold;
 mod record;
 mod settlement;
 mod tenant_charge;
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use flow::{ModelId, Span, Time};
 
-use crate::backend::{BegunRequest, EndpointAddress};
+use crate::backend::{BegunRequest, CallerHash, EndpointAddress};
+use crate::body_memory::Reservation;
 use crate::config::Config;
+use crate::hold_places::HoldPlace;
 use crate::ingress::{self, Intent};
-use crate::places::Place;
 use crate::scheduler::Permit;
 use crate::state::State;
 
@@ -42,14 +46,18 @@ pub(crate) struct Request {
     pub(crate) record: RequestRecord,
     /// The only endpoints that may serve it, where the proxy in front named some.
     pub(crate) subset: Option<BTreeSet<EndpointAddress>>,
-    /// The model that it waits for, once it was offered to the scheduler.
+    /// The model that it waits for, once it was offered to the scheduler, and the one that it
+    /// names: the first may be the second at a subset of its backends.
     pub(crate) model: Option<ModelId>,
+    model_named: Option<ModelId>,
     /// Since when it waits outside the core's count: for an unknown model, or after an attempt.
     waits_since: Option<Time>,
     /// Its place while it waits for a configured model that no backend listed.
-    hold_place: Option<Place>,
+    hold_place: Option<HoldPlace>,
     /// Its place among the requests that only read.
-    read_place: Option<Place>,
+    read_place: Option<Reservation>,
+    /// The address of its client, without the proxies that it names.
+    pub(crate) peer: Option<IpAddr>,
 }
 
 // === impl Request ===
@@ -77,9 +85,11 @@ impl Request {
             record,
             subset: None,
             model: None,
+            model_named: None,
             waits_since: None,
             hold_place: None,
             read_place: None,
+            peer: None,
         })
     }
 
@@ -91,7 +101,15 @@ impl Request {
 
     /// The request as statistics of its backend know it.
     pub(crate) fn begun(&self) -> BegunRequest {
-        BegunRequest { model: self.model.unwrap_or(ModelId(0)), sent: self.record.sent }
+        BegunRequest { model: self.model_named.unwrap_or(ModelId(0)), sent: self.record.sent }
+    }
+
+    /// Its tenant, or its flow where there are no tenants.
+    pub(crate) fn caller_hash(&self) -> CallerHash {
+        let tenant = self.intent.caller.as_ref().map(|caller| &*caller.tenant.name);
+        let mut hasher = DefaultHasher::new();
+        tenant.unwrap_or(&self.intent.flow).hash(&mut hasher);
+        CallerHash(hasher.finish())
     }
 
     /// Whether it could wait again for at least this long before its time to live ends.

@@ -18,6 +18,7 @@ use crate::config::{Config, Source};
 use crate::connections::Connections;
 use crate::diagnosis::Trends;
 use crate::diagnosis::situation::BatchWork;
+use crate::hold_places::HoldPlaces;
 use crate::ingress::{self, Caller, Proof};
 use crate::kubernetes::{Cluster, ClusterChange};
 use crate::large_bodies::LargeBodies;
@@ -29,7 +30,7 @@ use crate::reply::Fault;
 use crate::scheduler::Scheduler;
 use crate::tenants::TenantLimits;
 use crate::tls_listener::{ClientCertificate, TlsListener};
-use crate::upstream::RetryBudgets;
+use crate::upstream::{BackendFiles, RetryBudgets};
 use crate::viewers::Viewers;
 
 /// The shared state of the process.
@@ -46,6 +47,7 @@ pub(crate) struct State {
     pub(crate) observer: Arc<Observer>,
     pub(crate) retries: RetryBudgets,
     pub(crate) open_files: OpenFiles,
+    pub(crate) backend_files: Arc<BackendFiles>,
     pub(crate) connections: Connections,
     /// Those to the status pages at an address of their own.
     pub(crate) page_connections: Connections,
@@ -53,8 +55,9 @@ pub(crate) struct State {
     /// The memory of responses that clients have not read.
     pub(crate) unread_memory: Arc<BodyMemory>,
     pub(crate) large_bodies: LargeBodies,
-    pub(crate) hold_places: Places,
-    pub(crate) read_places: Places,
+    pub(crate) hold_places: HoldPlaces,
+    /// Requests that only read, which do not use the queue: as bytes, one of each.
+    pub(crate) reads: Arc<BodyMemory>,
     /// The streams of autoscalers.
     pub(crate) scaler_places: Places,
     /// Calls of autoscalers whose message is being read.
@@ -111,6 +114,10 @@ impl State {
         let observer = Arc::new(Observer::new(&config.log, pool, config.traces.as_ref()));
         let tenants = TenantLimits::default();
         tenants.configure(&config.tenants);
+        let open_files = OpenFiles::now();
+        let backend_files = BackendFiles::new(
+            open_files.backends(config.server.connections_max, config.has_dispatcher()),
+        );
         let own_key = ApiKey::generate();
         if let Err(error) = &own_key {
             tracing::warn!(%error, "there are no random numbers: batch work has no key");
@@ -124,14 +131,15 @@ impl State {
             cluster,
             observer,
             retries: RetryBudgets::default(),
-            open_files: OpenFiles::now(),
+            open_files,
+            backend_files,
             connections: Connections::default(),
             page_connections: Connections::default(),
             body_memory: Arc::default(),
             unread_memory: Arc::default(),
             large_bodies: LargeBodies::new(),
-            hold_places: Places::default(),
-            read_places: Places::default(),
+            hold_places: HoldPlaces::default(),
+            reads: Arc::default(),
             scaler_places: Places::default(),
             scaler_calls: Places::default(),
             unserved: watch::Sender::default(),

@@ -1,11 +1,12 @@
 //! Connections from the gateway to other HTTP servers, and the exchanges on them.
 //!
 //! `connect` is the one way out: it makes every connection and hides the socket below. `pool` keeps
-//! the connections of the data path, `http1` is one of them, `upstream_body` reads a response from
-//! it. `client` is a plain HTTP client for everything that is not proxied, `grpc_client` one for
-//! gRPC. `retry_after` reads when a server wants to be asked again, `retry_budget` bounds how many
-//! attempts may be repeated.
+//! the connections of the data path, `backend_files` bounds their number, `http1` is one of them,
+//! `upstream_body` reads a response from it. `client` is a plain HTTP client for everything that is
+//! not proxied, `grpc_client` one for gRPC. `retry_after` reads when a server wants to be asked
+//! again, `retry_budget` bounds how many attempts may be repeated.
 
+mod backend_files;
 mod backend_retry_after;
 pub mod client;
 mod connect;
@@ -15,6 +16,7 @@ mod pool;
 mod retry_budget;
 mod upstream_body;
 
+pub(crate) use backend_files::BackendFiles;
 pub(crate) use backend_retry_after::{is_full, retry_after};
 pub(crate) use connect::{ConnectError, Connection, ServerAddress, connect};
 pub(crate) use http1::{ExchangeError, Framing, Http1, Http1Request, Silence};

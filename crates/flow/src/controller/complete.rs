@@ -5,6 +5,7 @@ use super::eligibility::QueueKey;
 use crate::ask::{BackendId, COST_MAX, Ticket, Usage};
 use crate::outcome::{Eviction, Misuse, RequeuePosition, Stage};
 use crate::queue::asks::{AskRecord, Phase};
+use crate::supply::DETOURS_MAX;
 use crate::time::{Span, Time};
 
 /// A backend that has had an ask for this long has worked on it, or its place was taken as if it
@@ -66,7 +67,8 @@ impl Controller {
     }
 
     /// A backend failed the ask. The deadline stays, and the ask needs no room in the queue. At the
-    /// back of its flow it avoids that backend while another one of its model is ready;
+    /// back of its flow it avoids that backend, and those that it avoids already, while another one
+    /// of its model is ready;
     /// [`Controller::widen`] ends this.
     ///
     /// The charge is refunded in full if the ask failed at once. Otherwise a flow whose asks end in
@@ -80,9 +82,9 @@ impl Controller {
     ) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
-        let (home, backend) = (self.home_of(slot), self.asks[slot].backend);
+        let home = self.home_of(slot);
         let pool = match place {
-            RequeuePosition::Back => self.supply.detour(home, backend),
+            RequeuePosition::Back => self.detour_of(slot, home),
             RequeuePosition::Original => home,
         };
         self.take_back(slot, place, pool, now);
@@ -120,6 +122,16 @@ impl Controller {
     fn home_of(&self, slot: u32) -> u32 {
         let pool = self.flow_queues[self.asks[slot].flow_queue].pool;
         self.supply.pool_of(self.asks[slot].model_id()).unwrap_or(pool)
+    }
+
+    /// The pool of an ask that a backend has failed: the one in which it waited, without that
+    /// backend, so that one which failed it before is avoided as well. Few asks meet several, and
+    /// theirs must leave room for the pools without one backend.
+    fn detour_of(&mut self, slot: u32, home: u32) -> u32 {
+        let AskRecord { backend, flow_queue, .. } = self.asks[slot];
+        let waited = self.flow_queues[flow_queue].pool;
+        let narrower = self.supply.detour(waited, backend, DETOURS_MAX / 2);
+        narrower.or_else(|| self.supply.detour(home, backend, DETOURS_MAX)).unwrap_or(home)
     }
 
     /// Takes an ask back from its backend and lets it wait for the backends of a pool.

@@ -341,11 +341,12 @@ impl Reference {
         self.prompt_left(at, failed, true);
         let (flow, backend) = self.release(at);
         self.counters.requeued += 1;
-        let FlowQueue { band, .. } = self.flow_queues[self.asks[at].flow_queue];
-        let pool = self.places.pool_of(self.asks[at].model).expect("backends stay");
+        let FlowQueue { band, pool: waited, .. } = self.flow_queues[self.asks[at].flow_queue];
+        let home = self.places.pool_of(self.asks[at].model).expect("backends stay");
+        let mut detour = |from| self.places.detour(from, backend);
         let pool = match place {
-            RequeuePosition::Back => self.places.detour(pool, backend),
-            RequeuePosition::Original => pool,
+            RequeuePosition::Back => detour(waited).or_else(|| detour(home)).unwrap_or(home),
+            RequeuePosition::Original => home,
         };
         self.fit();
         let flow_queue = self.flow_queue_for(flow, pool, band);

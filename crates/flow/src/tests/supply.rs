@@ -257,6 +257,30 @@ fn n05_an_ask_that_avoids_a_backend_returns_when_the_others_are_gone() {
     assert_eq!(fixture.gate.backend_of(other), Some(BackendId(0)), "only the last is avoided");
 }
 
+/// N05: of several backends it goes to one that has not failed it, also if those that have are free
+/// and that one is full.
+#[test]
+fn n05_an_ask_that_fails_in_several_places_goes_to_the_next_one() {
+    let mut fixture = Fixture::with(limited_to(1.0), &[0, 1, 2].map(|id| backend(id, &[MODEL.0])));
+    let asks = [(); 3].map(|()| fixture.start("a"));
+    let failing = asks[0];
+    let mut met = vec![fixture.gate.backend_of(failing)];
+    for free in [asks[1], asks[2]] {
+        fixture.gate.requeue(failing, RequeuePosition::Back, fixture.now).unwrap();
+        fixture.collect();
+        assert_eq!(fixture.granted(), [], "where it failed there is room, elsewhere there is none");
+        fixture.settle(free, 1);
+        assert_eq!(fixture.granted(), [failing]);
+        met.push(fixture.gate.backend_of(failing));
+    }
+    met.sort();
+    met.dedup();
+    assert_eq!(met.len(), 3, "{met:?}");
+    fixture.gate.requeue(failing, RequeuePosition::Back, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.granted(), [failing], "it has failed everywhere");
+}
+
 /// N05: a full backend is closed by its pause alone, so its ask may return to it.
 #[test]
 fn n05_an_ask_at_its_old_place_avoids_no_backend() {

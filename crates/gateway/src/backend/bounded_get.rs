@@ -44,6 +44,8 @@ pub(super) enum GetError {
     NoAddress,
     TimedOut,
     TooLarge,
+    /// The gateway may open no further file.
+    NoFile,
     /// TLS is not possible with this server as it is configured.
     Tls(TlsError),
     /// The response is not HTTP. Without TLS that is how a server that speaks TLS responds.
@@ -133,6 +135,7 @@ impl From<ConnectError> for GetError {
             ConnectError::TimedOut(_) => Self::TimedOut,
             ConnectError::Tls(error) if error.is_lasting() => Self::Tls(error),
             error if error.is_refused() => Self::Refused,
+            error if error.is_without_file() => Self::NoFile,
             error if error.is_unresolved() => Self::NoAddress,
             error => Self::Failed(error.into()),
         }
@@ -150,7 +153,9 @@ impl std::error::Error for GetError {
         match self {
             Self::Tls(error) => error.source(),
             Self::NotHttp(error) | Self::Failed(error) => Some(error.as_ref()),
-            Self::Refused | Self::NoAddress | Self::TimedOut | Self::TooLarge => None,
+            Self::Refused | Self::NoAddress | Self::TimedOut | Self::TooLarge | Self::NoFile => {
+                None
+            }
         }
     }
 }
@@ -162,6 +167,7 @@ impl std::fmt::Display for GetError {
             Self::NoAddress => f.write_str(NO_ADDRESS),
             Self::TimedOut => f.write_str("no response in time"),
             Self::TooLarge => f.write_str("the response is too large"),
+            Self::NoFile => ConnectError::NoFile.fmt(f),
             Self::Tls(error) => error.fmt(f),
             Self::NotHttp(error) => {
                 write!(f, "{error}: if it speaks TLS, write its URL with https://")

@@ -12,6 +12,7 @@ use http::uri::{Authority, InvalidUri, Scheme};
 use http::{HeaderValue, StatusCode, Uri};
 
 use super::passive_stats::{BegunRequest, PassiveStats};
+use super::proofs::CallerHash;
 use crate::config::settings::tenants::Secret;
 use crate::config::settings::{BackendKind, BackendSpec};
 use crate::tls::{self, Protocol, TlsClient};
@@ -110,6 +111,11 @@ impl Endpoint {
     /// Records the time to the first byte of the response to a request.
     pub(crate) fn note(&self, request: BegunRequest, first_byte: Span, streamed: bool) {
         self.stats.note(request, first_byte, streamed);
+    }
+
+    /// Records when a response to a caller began.
+    pub(crate) fn note_caller(&self, caller: CallerHash, at: Time) {
+        self.stats.proofs.served(caller, at);
     }
 
     /// Tells the operator that it refuses the key of the gateway: once, until it accepts the key

@@ -157,6 +157,7 @@ pub(super) async fn check(
         Ok(response) => CheckResult::Unhealthy(format!("{path} answered {}", response.status)),
         // The server responds, with a long body.
         Err(GetError::TooLarge) => CheckResult::Healthy,
+        Err(GetError::NoFile) => CheckResult::NotDone,
         Err(GetError::Refused) => CheckResult::Refused,
         Err(GetError::NoAddress) => CheckResult::NoAddress,
         Err(error @ (GetError::Tls(_) | GetError::NotHttp(_))) => {

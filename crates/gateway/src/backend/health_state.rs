@@ -21,9 +21,11 @@ mod blame;
 mod down_reason;
 mod slow_start;
 
+pub(super) use blame::Suspicion;
 pub(super) use down_reason::DownReason;
 pub(crate) use down_reason::{NO_ADDRESS, OWN_GATEWAY};
 
+use blame::FailedCallers;
 use flow::{Span, Time};
 
 use super::Attempt;
@@ -67,6 +69,8 @@ pub(super) enum CheckResult {
     NoAddress,
     /// The server is this gateway itself.
     OwnGateway,
+    /// The gateway could not check it.
+    NotDone,
 }
 
 /// The present health of a backend.
@@ -90,8 +94,9 @@ pub(super) struct Health {
     /// Checks since it went down, and checks in a row without a response.
     checks_down: u32,
     checks_silent: u32,
-    /// Failed requests in a row.
+    /// Failed requests in a row, and who sent them.
     failures: u32,
+    failed_callers: FailedCallers,
     /// Responses in a row that broke off after they had begun.
     breaks: u32,
     /// The cause of the last failure.
@@ -127,6 +132,7 @@ impl Health {
             checks_down: 0,
             checks_silent: 0,
             failures: 0,
+            failed_callers: FailedCallers::None,
             breaks: 0,
             cause: String::new(),
             ejections: 0,
@@ -178,7 +184,8 @@ impl Health {
 
     /// Whether a successful response would change the state.
     pub(super) fn has_failures(&self) -> bool {
-        self.failures > 0 || self.fulls > 0 || self.unproven
+        let failed = self.failures > 0 || self.failed_callers != FailedCallers::None;
+        failed || self.fulls > 0 || self.unproven
     }
 
     /// When the next trial may begin, while the backend has not proven itself.
@@ -213,8 +220,8 @@ impl Health {
                 self.silent = true;
                 self.failed(1, settings, now);
             }
-            // It is ejected already.
-            Attempt::Withdrawn => {}
+            // It is ejected already, or has nothing to do with it.
+            Attempt::Withdrawn | Attempt::NotSent => {}
             Attempt::Full(retry_after) => {
                 cause.clone_into(&mut self.full_cause);
                 self.pause(retry_after.map(crate::clock::span), now);
@@ -262,6 +269,7 @@ impl Health {
             CheckResult::OwnGateway => self.fall(DownReason::OwnGateway, now),
             CheckResult::NoResponse => self.fall_if_silent(DownReason::NoResponse, now),
             CheckResult::NoAddress => self.fall_if_silent(DownReason::NoAddress, now),
+            CheckResult::NotDone => {}
         }
     }
 
@@ -307,6 +315,7 @@ impl Health {
     /// Records a response to a request that was sent at `sent`.
     pub(super) fn answered(&mut self, sent: Time, now: Time) {
         (self.failures, self.fulls) = (0, 0);
+        self.failed_callers = FailedCallers::None;
         self.answered_at = now;
         // The response to a request from before the ejection proves nothing.
         if self.unproven && sent > self.ejected_at {

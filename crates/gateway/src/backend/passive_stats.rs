@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use flow::{ModelId, Span, Time};
 
+use super::proofs::Proofs;
 use super::recent_times::{RecentTime, RecentTimes};
 
 /// The weight of the newest latency is one part in this many.
@@ -22,8 +23,8 @@ pub(super) struct PassiveStats {
     has_failures: AtomicBool,
     /// Whether there are broken responses that the end of a whole one would clear.
     has_breaks: AtomicBool,
-    /// When the request was sent that it answered last.
-    answered: AtomicU64,
+    /// What it has done for others than a request that it failed.
+    pub(super) proofs: Proofs,
     /// The smoothed time to the first byte in nanoseconds; 0 before the first response.
     latency: AtomicU64,
     /// The same of streams alone: other responses begin when they are complete.
@@ -104,17 +105,6 @@ impl PassiveStats {
 
     pub(super) fn set_has_failures(&self, has_failures: bool) {
         self.has_failures.store(has_failures, Ordering::Relaxed);
-    }
-
-    /// Records that it answered a request that was sent at this time.
-    pub(super) fn note_answered(&self, sent: Time) {
-        self.answered.store(sent.nanos(), Ordering::Relaxed);
-    }
-
-    /// Whether it has answered a request that was sent after this moment. Of two answers at the
-    /// same time the earlier request may count; there will be others.
-    pub(super) fn has_answered_since(&self, moment: Time) -> bool {
-        self.answered.load(Ordering::Relaxed) > moment.nanos()
     }
 
     pub(super) fn has_breaks(&self) -> bool {

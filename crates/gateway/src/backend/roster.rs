@@ -118,10 +118,10 @@ impl Roster {
         self.serving(model).next().is_some()
     }
 
-    /// Whether a backend of this model, besides `other`, takes requests now.
-    pub(crate) fn is_taken_elsewhere(&self, model: ModelId, other: BackendId) -> bool {
+    /// Whether a backend of this model, besides these, takes requests now.
+    pub(crate) fn is_taken_elsewhere(&self, model: ModelId, others: &[BackendId]) -> bool {
         let mut serving = self.serving(model);
-        serving.any(|id| id != other && !self.paused.contains(&id))
+        serving.any(|id| !others.contains(&id) && !self.paused.contains(&id))
     }
 
     /// The ready backends of this model.

@@ -315,6 +315,11 @@ impl Config {
         }
     }
 
+    /// Whether there is batch work in this process.
+    pub(crate) fn has_dispatcher(&self) -> bool {
+        self.batch.folder.is_some() || self.dispatch.has_shared_store()
+    }
+
     /// The name of the InferencePool that is served, or `tidegate` without one.
     pub(crate) fn pool_name(&self) -> &str {
         let targets = self.fleet.kubernetes.iter().flat_map(|cluster| &cluster.targets);

@@ -127,11 +127,15 @@ impl ExtProcStream {
     ) -> Result<RequestRest, ReadError> {
         // Without tenants all requests come from the address of Envoy, which names the client.
         let memory = &self.state.body_memory;
-        let reservation = match (caller, ingress::address::forwarded_for(&head.parts.headers)) {
+        let mut reservation = match (caller, ingress::address::forwarded_for(&head.parts.headers)) {
             (Some(caller), _) => memory.hold_for(BodyHolder::Tenant(&caller.tenant.name)),
             (None, Some(client)) => memory.hold_for(BodyHolder::Address(Some(client))),
             (None, None) => memory.hold(),
         };
+        if memory.is_scarce(self.config.server.bodies_limit) {
+            let headers = &head.parts.headers;
+            reservation.set_band(ingress::band_before_body(headers, &self.config, caller));
+        }
         if head.whole {
             return Ok(RequestRest::none(reservation));
         }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use envoy::ext_proc::{HttpBody, HttpHeaders};
-use flow::Span;
+use flow::{ModelId, Span};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::request::{self, ResponseBodies};
-use crate::backend::{Attempt, Endpoint};
+use crate::backend::{Attempt, BegunRequest, Endpoint, FailedRequest};
 use crate::proxy::{
     ModelNameRestorer, NO_RESPONSE, StreamFormat, TokenCounter, add_room, is_encoded, verdict,
 };
@@ -44,6 +44,12 @@ struct ResponseHead {
     retry_after: Option<HeaderValue>,
     is_encoded: bool,
     from_upstream: bool,
+}
+
+/// The request as one that a backend has failed. Where Envoy sends it again, it is a new one here.
+fn failed(request: &Request) -> FailedRequest {
+    let (model, caller) = (request.begun().model, request.caller_hash());
+    FailedRequest { model, caller, repeated: false, failed_elsewhere: false }
 }
 
 // === impl ObservedResponse ===
@@ -89,10 +95,12 @@ impl ObservedResponse {
         }
         match attempt {
             Attempt::Answered => {
-                let sent = self.request.as_ref().map(|request| request.record.sent);
-                state.fleet.answered(&self.endpoint, sent.unwrap_or_else(|| state.clock.now()));
+                let unknown = || BegunRequest { model: ModelId(0), sent: state.clock.now() };
+                let begun = self.request.as_ref().map_or_else(unknown, |request| request.begun());
+                state.fleet.answered(&self.endpoint, begun);
                 state.fleet.note_status(&self.endpoint, head_of.status);
             }
+            Attempt::Failed => self.failed(state, &head_of.cause()),
             _ => state.fleet.report(&self.endpoint, attempt, &head_of.cause()),
         }
         if let Some(request) = &mut self.request {
@@ -102,7 +110,12 @@ impl ObservedResponse {
             }
             add_room(&mut self.added, request);
             let first_byte = request.record.response_began(head_of.status);
-            self.endpoint.note(request.begun(), first_byte, request.intent.streamed);
+            let begun = request.begun();
+            self.endpoint.note(begun, first_byte, request.intent.streamed);
+            if attempt == Attempt::Answered {
+                let at = begun.sent.after(first_byte);
+                self.endpoint.note_caller(request.caller_hash(), at);
+            }
             if self.bodies != ResponseBodies::Hidden && !head.end_of_stream {
                 self.restorer = head_of.restorer(request);
             }
@@ -130,7 +143,8 @@ impl ObservedResponse {
     ) -> Option<(Fault, HeaderValue)> {
         let mut request = self.request.take()?;
         if !self.began && timeout != ResponseTimeout::Client {
-            state.fleet.report(&self.endpoint, Attempt::Failed, NO_RESPONSE);
+            let failed = failed(&request);
+            state.fleet.failed(&self.endpoint, &failed, NO_RESPONSE);
             request.record.attempted(Attempt::Failed);
         }
         let fault = timeout.fault();
@@ -146,6 +160,13 @@ impl ObservedResponse {
         }
     }
 
+    /// Reports that the backend has failed the request.
+    fn failed(&self, state: &State, cause: &str) {
+        if let Some(request) = &self.request {
+            state.fleet.failed(&self.endpoint, &failed(request), cause);
+        }
+    }
+
     /// Envoy may have used a fallback, because the chosen backend failed.
     fn follow_to(&mut self, state: &State, served: Option<&str>) {
         let Some(socket) = served.and_then(|served| served.parse().ok()) else { return };
@@ -153,7 +174,7 @@ impl ObservedResponse {
             return;
         }
         let Some(other) = state.fleet.roster().at(socket).cloned() else { return };
-        state.fleet.report(&self.endpoint, Attempt::Failed, "Envoy used another backend");
+        self.failed(state, "Envoy used another backend");
         headers::served_elsewhere(&mut self.added, &other.name_header);
         if let Some(request) = &mut self.request {
             request.record.attempted(Attempt::Failed);

@@ -51,7 +51,8 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
         "preempted",
         503,
         Place,
-        "the queue or the flow was full, and a request of a higher band took the place of this one",
+        "the queue or the flow was full, or `queue.hold_capacity` requests waited for models without \
+         a backend, and a request of a higher band took the place of this one",
     )
     .advising("Requests of higher bands took the places of lower ones. Add a backend."),
     code(
@@ -85,8 +86,9 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
         Gateway,
         "one of four reasons. (1) There are more connections than `server.connections_max`, or \
          than the files that the process may open. (2) More than 256 \
-         [reads](GATEWAY.md#reads-and-options) run at once. (3) The request bodies together exceed \
-         `server.bodies_limit`. (4) `/status/stream`: 64 viewers are there, or 16 of this address",
+         [reads](GATEWAY.md#reads-and-options) run at once, or 192 of this client. (3) The request \
+         bodies together exceed `server.bodies_limit`, or the part of it for this client and band. \
+         (4) `/status/stream`: 64 viewers are there, or 16 of this address",
     )
     .advising("See connections_max and bodies_limit in [server], and who opens the connections."),
     code(
@@ -129,7 +131,7 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
         503,
         Backend,
         "no backend is configured or found yet; or no backend lists the configured model, and \
-         `queue.hold_capacity` requests already wait for such models",
+         `queue.hold_capacity` requests of the same band or higher ones already wait for such models",
     )
     .advising("See which model clients ask for, in the access log."),
     code(

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use flow::identity::{self, RequestAttributes};
 use flow::{Band, Cascade};
+use http::HeaderMap;
 
+use super::caller::Caller;
 use super::headers::{ControlHeaders, text};
 use crate::band_alias;
 use crate::config::settings::Config;
@@ -35,6 +37,17 @@ pub(super) fn stated(
         .or_else(|| objective(controls, objectives))
         .or_else(|| said(controls.media_type, band_alias::media_type))
         .or(tier)
+}
+
+/// The band of a request before its body is read, as far as its headers and its tenant tell.
+pub(crate) fn before_body(headers: &HeaderMap, config: &Config, caller: Option<&Caller>) -> Band {
+    let tenant = caller.map(|caller| &*caller.tenant);
+    if let (Some(tenant), Cascade::Weighted(_)) = (tenant, config.flow.cascade) {
+        return tenant.one_band();
+    }
+    let stated = stated(&ControlHeaders::of(headers), config, None);
+    let band = stated.or(tenant.and_then(|tenant| tenant.band)).unwrap_or_default();
+    tenant.map_or(band, |tenant| band.min(tenant.band_max))
 }
 
 /// The text of `X-Priority`, if it names no band.

@@ -153,6 +153,8 @@ impl BackendCounters {
             Attempt::Answered => 0,
             Attempt::Refused => 1,
             Attempt::Failed | Attempt::Silent | Attempt::Withdrawn => 2,
+            // It was never there.
+            Attempt::NotSent => return,
             Attempt::Full(_) => 3,
         };
         self.attempts[result].fetch_add(1, Relaxed);

@@ -96,11 +96,12 @@ async fn on_fresh_connection(
 ) -> Result<Response<UpstreamBody>, AttemptError> {
     let endpoint = watch.endpoint;
     if endpoint.http2 {
-        let mut sender = pool.shared(endpoint.id, endpoint.server(), connect).await?;
+        let limits = (connect, watch.band());
+        let mut sender = pool.shared(endpoint.id, endpoint.server(), limits).await?;
         let sent = sender.send_request(outgoing.http2(endpoint));
         return Ok(watched(sent, &watch).await?.map(UpstreamBody::Http2));
     }
-    let mut connection = pool.fresh(endpoint.server(), connect).await?;
+    let mut connection = pool.fresh(endpoint.server(), connect, watch.band()).await?;
     let request = outgoing.http1(endpoint);
     match exchange(&mut connection, &request, &watch).await {
         Ok((head, framing)) => {
@@ -195,11 +196,14 @@ impl From<AttemptError> for AttemptOutcome {
             AttemptError::Connect(error) if error.is_refused() => {
                 (Attempt::Refused, error.to_string())
             }
+            AttemptError::Connect(error) if error.is_without_file() => {
+                (Attempt::NotSent, error.to_string())
+            }
             AttemptError::Connect(error) => (Attempt::Failed, error.to_string()),
         };
         let position = match attempt {
-            // It has waited for long already.
-            Attempt::Silent | Attempt::Withdrawn => RequeuePosition::Original,
+            // It has waited for long already, or the backend has nothing to do with it.
+            Attempt::Silent | Attempt::Withdrawn | Attempt::NotSent => RequeuePosition::Original,
             _ => RequeuePosition::Back,
         };
         Self::Failed(AttemptFailure { attempt, reached, position, response: None, text })

@@ -14,7 +14,7 @@ use super::attempt::{AttemptFailure, AttemptOutcome, attempt};
 use super::response_watch::ResponseWatch;
 use super::retry::Next;
 use super::{ResponseBody, UpstreamRequest, response_headers};
-use crate::backend::{Attempt, Endpoint};
+use crate::backend::{Attempt, Endpoint, FailedRequest};
 use crate::hop_by_hop;
 use crate::observe::TRACEPARENT;
 use crate::reply::Refused;
@@ -31,8 +31,10 @@ pub(crate) struct ProxiedRequest {
     pub(crate) pool: Arc<Pool>,
     pub(crate) request: Box<Request>,
     pub(crate) outgoing: UpstreamRequest,
-    /// The backends that have failed it, and how often any of them did.
+    /// The backends that have failed it, those of them against which that counts, and how often any
+    /// of them did.
     pub(super) failed_at: Vec<BackendId>,
+    pub(super) counted_at: Vec<BackendId>,
     pub(super) failures: u32,
     /// The failures of which it may be the cause, and when the last one was.
     pub(super) strikes: u32,
@@ -59,6 +61,7 @@ impl ProxiedRequest {
             request,
             outgoing,
             failed_at: Vec::new(),
+            counted_at: Vec::new(),
             failures: 0,
             strikes: 0,
             struck_at: None,
@@ -104,7 +107,7 @@ impl ProxiedRequest {
         match attempt(&self.pool, &self.outgoing, watch, connect_timeout).await {
             AttemptOutcome::Answered(response) => {
                 self.request.record.attempted(Attempt::Answered);
-                self.request.state.fleet.answered(endpoint, now);
+                self.request.state.fleet.answered(endpoint, self.request.begun());
                 self.request.state.fleet.note_status(endpoint, response.status());
                 endpoint.note_credential(response.status());
                 if !response.status().is_success() {
@@ -121,8 +124,8 @@ impl ProxiedRequest {
             AttemptOutcome::TimedOut => {
                 if timeout != ResponseTimeout::Client {
                     self.request.record.attempted(Attempt::Failed);
-                    let fleet = &self.request.state.fleet;
-                    fleet.report(endpoint, Attempt::Failed, NO_RESPONSE);
+                    let failed = self.failed_request(endpoint);
+                    self.request.state.fleet.failed(endpoint, &failed, NO_RESPONSE);
                 }
                 Next::Refuse(timeout.fault())
             }
@@ -138,17 +141,29 @@ impl ProxiedRequest {
             return false;
         }
         self.failures += 1;
-        let repeated = self.failed_at.contains(&endpoint.id);
-        let struck = fleet.failed_alone(endpoint, repeated, self.struck_at);
+        let failed = self.failed_request(endpoint);
+        let struck = fleet.failed_alone(endpoint, &failed, self.struck_at);
         self.struck_at = struck.or(self.struck_at);
         // A backend that fails the same request twice is reported once, but each trial counts.
-        if !repeated || fleet.next_trial(endpoint).is_some() {
-            fleet.report(endpoint, failure.attempt, &failure.text);
+        let counted = self.counted_at.contains(&endpoint.id);
+        if !counted || fleet.next_trial(endpoint).is_some() {
+            let counts = fleet.failed(endpoint, &failed, &failure.text);
+            self.counted_at.extend(Some(endpoint.id).filter(|_| counts && !counted));
         }
-        if !repeated {
+        if !failed.repeated {
             self.failed_at.push(endpoint.id);
         }
         struck.is_some()
+    }
+
+    /// The request as one that this backend has failed.
+    fn failed_request(&self, endpoint: &Endpoint) -> FailedRequest {
+        FailedRequest {
+            model: self.request.begun().model,
+            caller: self.request.caller_hash(),
+            repeated: self.failed_at.contains(&endpoint.id),
+            failed_elsewhere: self.failed_at.iter().any(|&id| id != endpoint.id),
+        }
     }
 
     /// Lets the request wait for another attempt: without any backend during a pause, or else
@@ -200,7 +215,11 @@ impl ProxiedRequest {
     ) -> Response<Box<ResponseBody>> {
         let mut request = self.request;
         let first_byte = request.record.response_began(response.status());
-        admitted.endpoint.note(request.begun(), first_byte, request.intent.streamed);
+        let (begun, endpoint) = (request.begun(), &admitted.endpoint);
+        endpoint.note(begun, first_byte, request.intent.streamed);
+        if !response.status().is_server_error() {
+            endpoint.note_caller(request.caller_hash(), begun.sent.after(first_byte));
+        }
         // The version of the backend's connection is not that of the client's.
         *response.version_mut() = Version::HTTP_11;
         // The gateway decides what websites may do; a backend takes no part in that.

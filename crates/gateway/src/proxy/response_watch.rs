@@ -16,7 +16,7 @@
 //! Only text is judged that comes as a stream, or as a whole up to a limit of the client. All else
 //! may simply take long. A request whose time to live is over stays where it is.
 
-use flow::{Span, Time};
+use flow::{Band, Span, Time};
 use tokio::time::Instant;
 
 use crate::backend::Endpoint;
@@ -84,6 +84,10 @@ impl<'a> ResponseWatch<'a> {
         let limit = clock::span(request.config.fleet.silence_limit);
         let least = if judged { limit } else { Span::ZERO };
         Self { endpoint, request, clock, sent, response_by, least }
+    }
+
+    pub(super) fn band(&self) -> Band {
+        self.request.intent.band
     }
 
     pub(super) fn streamed(&self) -> bool {
@@ -188,14 +192,14 @@ impl<'a> ResponseWatch<'a> {
     /// before, so that it need not load the model.
     fn is_warm(&self) -> bool {
         let last = self.endpoint.last_begun();
-        let same = last.filter(|last| Some(last.model) == self.request.model);
+        let same = last.filter(|last| last.model == self.request.begun().model);
         same.is_some_and(|last| self.sent.since(last.sent) <= WARM)
     }
 
     /// Whether the backend has begun a response to a younger request for the same model.
     fn is_overtaken(&self) -> bool {
         let last = self.endpoint.last_begun();
-        last.is_some_and(|last| Some(last.model) == self.request.model && last.sent > self.sent)
+        last.is_some_and(|last| last.model == self.request.begun().model && last.sent > self.sent)
     }
 
     /// Whether the backend has another request.

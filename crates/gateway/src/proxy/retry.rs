@@ -5,15 +5,16 @@
 //! be the cause are limited in number: per request by `attempts_max`, for all requests together by
 //! the retry budget. These are the failures at a backend that serves others: it has failed no other
 //! request since it last answered one, and after the first such failure of a request it has
-//! answered a later one. Without that proof the backend may be what fails, so the request waits.
-//! A backend that is full or refuses the connection is never the fault of a request.
+//! answered a later one for the same model. Without that proof the backend may be what fails, so
+//! the request waits. A backend that is full or refuses the connection is never the fault of a
+//! request.
 //!
 //! Waiting requests cause no storm. Each tries at most once a second or so, and a backend that has
 //! failed some of them without an answer in between is ejected: then it gets one trial at a time.
 
 use std::time::Duration;
 
-use flow::RequeuePosition;
+use flow::{BackendId, RequeuePosition};
 use http::{HeaderValue, Response, StatusCode, header};
 
 use super::ProxiedRequest;
@@ -24,7 +25,7 @@ use crate::request::Request;
 use crate::upstream::{RetryBudget, UpstreamBody, is_full, retry_after};
 use crate::{clock, jitter};
 
-/// The pause after a failure, if no other backend can take the request at once. Further pauses
+/// The pause after a failure, if all other backends have failed the request too. Further pauses
 /// double.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
@@ -97,10 +98,11 @@ impl ProxiedRequest {
             return Next::Requeue(failure.position, pause);
         }
         if blamed {
-            state.fleet.forgive(&self.failed_at);
+            state.fleet.forgive(&self.counted_at, self.request.begun().model);
         }
         match failure.response {
             Some(response) => Next::Respond(response),
+            None if failure.attempt == Attempt::NotSent => Next::Refuse(Fault::Overloaded),
             None => Next::Refuse(Fault::BackendError(cause)),
         }
     }
@@ -141,19 +143,20 @@ impl ProxiedRequest {
                 if self.refusals < 2 { Duration::ZERO } else { pause }
             }
             Attempt::Silent | Attempt::Withdrawn | Attempt::Answered => Duration::ZERO,
+            Attempt::NotSent => PAUSE_FIRST.mul_f64(1.0 + jitter::fraction()),
             Attempt::Failed | Attempt::Refused => self.pause_after_failure(failed),
         }
     }
 
     fn pause_after_failure(&self, failed: &Endpoint) -> Duration {
-        let elsewhere = self.is_taken_elsewhere(failed);
-        if self.failures < 2 && elsewhere {
+        // One that has not failed it serves it as soon as there is room.
+        if self.is_taken_besides(&self.failed_at) {
             return Duration::ZERO;
         }
         let doublings = self.failures.saturating_sub(1).min(10);
         let pause = (PAUSE_FIRST * 2u32.pow(doublings)).min(PAUSE_MOST);
         let pause = pause.mul_f64(0.5 + jitter::fraction());
-        let until_trial = self.until_trial(failed).filter(|_| !elsewhere);
+        let until_trial = self.until_trial(failed).filter(|_| !self.is_taken_elsewhere(failed));
         until_trial.map_or(pause, |until| pause.max(until))
     }
 
@@ -173,7 +176,11 @@ impl ProxiedRequest {
     }
 
     fn is_taken_elsewhere(&self, failed: &Endpoint) -> bool {
+        self.is_taken_besides(&[failed.id])
+    }
+
+    fn is_taken_besides(&self, backends: &[BackendId]) -> bool {
         let roster = self.request.state.fleet.roster();
-        self.request.model.is_some_and(|model| roster.is_taken_elsewhere(model, failed.id))
+        self.request.model.is_some_and(|model| roster.is_taken_elsewhere(model, backends))
     }
 }

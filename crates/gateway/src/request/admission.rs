@@ -1,10 +1,8 @@
 //! Admission: the way of a request from its arrival to a backend.
 //!
 //! A request is offered to the scheduler, which grants a backend at once, lets it wait, or refuses
-//! it. A backend that failed the request or left in between sends it back to wait. A request waits
-//! for a configured model that no backend lists, or no backend that it may use. While the list of a
-//! backend is unknown, or a pool has no backend, a request for any other model waits too. Requests
-//! that wait without a backend are looked up again when model lists change.
+//! it. A backend that failed the request or left in between sends it back to wait. `hold` has the
+//! requests for models without a backend.
 
 use std::sync::Arc;
 
@@ -12,17 +10,15 @@ use flow::{BackendId, ModelId, RequeuePosition, Span};
 
 use super::Request;
 use crate::backend::{Endpoint, Lookup, SubsetModel};
+use crate::body_memory::BodyHolder;
 use crate::config::settings::Cost;
 use crate::ingress;
 use crate::output_history::CLAIM_MIN;
 use crate::reply::{Fault, Refused};
 use crate::scheduler::{Grant, Permit, QueueView, Target};
 
-/// The most requests at one time that only read. They are not queued, so nothing else bounds them,
-/// and a gateway that is its own backend would send each of them to itself without end.
-const READS_MAX: usize = 256;
 /// When to try again while no backend is there: no queue says when one will come.
-const RETRY_WITHOUT_BACKEND: Span = Span::from_secs(5);
+pub(super) const RETRY_WITHOUT_BACKEND: Span = Span::from_secs(5);
 
 /// A grant, with the backend that it names.
 #[derive(Debug)]
@@ -85,44 +81,25 @@ impl Request {
         outcome.map_err(|refused| self.refused_after_wait(refused))
     }
 
-    /// Waits for a grant without a backend, but not for a model that no backend will serve: the
-    /// pool may have returned without it.
-    async fn granted_unless_left_out(&mut self) -> Result<Grant, Refused> {
-        let mut models = self.state.fleet.models_changed();
-        while self.lookup() != Lookup::Unknown {
-            let Some(permit) = &mut self.permit else { return Err(Fault::Internal.into()) };
-            tokio::select! {
-                biased;
-                outcome = permit.grant() => {
-                    return outcome.map_err(|refused| self.refused_after_wait(refused));
-                }
-                _ = models.changed() => {}
-            }
-        }
-        Err(self.left_out())
-    }
-
-    /// The refusal of a request that has waited for a model that no backend will serve.
-    fn left_out(&mut self) -> Refused {
-        self.permit = None;
-        self.record.waited = Some(self.total_wait());
-        self.unknown_model()
-    }
-
     /// Sends a request to a ready backend without the queue. Further attempts take the next one.
     fn admitted_directly(&mut self) -> Result<Admitted, Refused> {
         if self.state.is_closing() {
             return Err(Fault::ShuttingDown.into());
         }
         if self.read_place.is_none() {
-            let place = self.state.read_places.take(READS_MAX);
-            self.read_place = Some(place.ok_or(Fault::Overloaded)?);
+            let tenant = self.intent.caller.as_ref().map(|caller| &*caller.tenant.name);
+            let mut place = self.state.reads.hold_for(BodyHolder::of(tenant, self.peer));
+            // One client has three quarters at most. A gateway that is its own backend would send
+            // each of them to itself without end.
+            place.more(1, self.state.open_files.reads(self.config.server.connections_max))?;
+            self.read_place = Some(place);
         }
         let model = match self.lookup() {
             Lookup::Known(model) => model,
             Lookup::Unknown => return Err(self.unknown_model()),
             Lookup::Configured(_) | Lookup::NotYet(_) => return Err(NO_BACKEND),
         };
+        self.model_named = Some(model);
         let model = self.within_subset(model)?.id;
         self.model = Some(model);
         let roster = self.state.fleet.roster();
@@ -178,69 +155,11 @@ impl Request {
         self.permit.as_ref().map(Permit::view)
     }
 
-    /// Waits until the model is known. A request for it waits in the queue meanwhile, as others do,
-    /// so that limits and deadlines hold for it too.
-    async fn await_model(&mut self) -> Result<Permit, Refused> {
-        self.waits_since = Some(self.record.now());
-        self.hold_for_pool()?;
-        let mut models = self.state.fleet.models_changed();
-        let usual = ingress::ttl_of(&self.config, self.intent.class);
-        let ttl = self.intent.ttl.unwrap_or(usual);
-        loop {
-            models.borrow_and_update();
-            let model = match self.lookup() {
-                Lookup::Known(model) => return self.offer(model),
-                Lookup::Configured(model) => return self.hold(model),
-                Lookup::NotYet(model) => model,
-                Lookup::Unknown => return Err(self.unknown_model()),
-            };
-            let mut permit = self.offer(model)?;
-            self.record.began_waiting();
-            self.announce_unserved();
-            tokio::select! {
-                outcome = permit.grant() => {
-                    outcome.map_err(|refused| self.refused_after_wait(refused))?;
-                }
-                // The time that it has waited counts when it waits again.
-                _ = models.changed() => self.intent.ttl = Some(remaining(ttl, self.age())),
-            }
-        }
-    }
-
-    /// Offers a request for a configured model that no backend lists.
-    fn hold(&mut self, model: ModelId) -> Result<Permit, Refused> {
-        self.take_hold_place()?;
-        self.offer(model)
-    }
-
-    /// Holds a request for a pool without models. If all places are taken, it still waits for the
-    /// list of a backend that is there, as without a pool.
-    fn hold_for_pool(&mut self) -> Result<(), Refused> {
-        let roster = self.state.fleet.roster();
-        let (holds, is_empty) = (roster.holds(), roster.is_empty());
-        drop(roster);
-        match holds.then(|| self.take_hold_place()) {
-            Some(Err(refused)) if is_empty => Err(refused),
-            _ => Ok(()),
-        }
-    }
-
     /// Tells autoscalers that a request waits without a backend.
-    fn announce_unserved(&self) {
+    pub(super) fn announce_unserved(&self) {
         if !self.has_backend() {
             self.state.unserved.send_modify(|count| *count = count.wrapping_add(1));
         }
-    }
-
-    /// A request without a backend waits in the queue as others do, but with a time to live and a
-    /// bound of its own.
-    fn take_hold_place(&mut self) -> Result<(), Refused> {
-        if self.hold_place.is_none() {
-            let hold = self.config.hold;
-            self.hold_place = Some(self.state.hold_places.take(hold.capacity).ok_or(NO_BACKEND)?);
-            self.intent.ttl = self.intent.ttl.or(Some(hold.ttl));
-        }
-        Ok(())
     }
 
     fn note(&mut self, grant: &Grant) {
@@ -264,7 +183,7 @@ impl Request {
     }
 
     /// Completes a refusal after a wait: how long it was, and when to try again.
-    fn refused_after_wait(&mut self, refused: Refused) -> Refused {
+    pub(super) fn refused_after_wait(&mut self, refused: Refused) -> Refused {
         let waited = self.total_wait();
         self.record.waited = Some(waited);
         let fault = self.in_flow(refused.fault.after(waited));
@@ -278,7 +197,7 @@ impl Request {
     }
 
     /// The time in the queue, without the time at backends that failed the request.
-    fn total_wait(&mut self) -> Span {
+    pub(super) fn total_wait(&mut self) -> Span {
         let Some(since) = self.waits_since.take() else { return self.age() };
         let before = self.record.waited.unwrap_or(Span::ZERO).nanos();
         let latest = self.record.now().since(since).nanos();
@@ -311,7 +230,7 @@ impl Request {
         }
     }
 
-    fn lookup(&self) -> Lookup {
+    pub(super) fn lookup(&self) -> Lookup {
         let roster = self.state.fleet.roster();
         match &self.intent.target {
             Some(model) => roster.lookup(model),
@@ -340,14 +259,14 @@ impl Request {
         self.state.fleet.pinned_model(model, backend)
     }
 
-    fn offer(&mut self, model: ModelId) -> Result<Permit, Refused> {
+    pub(super) fn offer(&mut self, model: ModelId) -> Result<Permit, Refused> {
         let adapter = self.state.fleet.roster().adapter(model);
         let subset = self.within_subset(model)?;
         if !subset.present {
             self.take_hold_place()?;
         }
         let target = Target { model: subset.id, adapter };
-        self.model = Some(target.model);
+        (self.model, self.model_named) = (Some(target.model), Some(model));
         let observer = &self.state.observer;
         let began = observer.times_enqueue().then(|| self.record.now());
         let permit = self.state.scheduler.offer(&self.intent, target, self.record.arrived);
@@ -368,7 +287,7 @@ impl Request {
         fault.in_flow(&self.intent.flow, capacity)
     }
 
-    fn unknown_model(&self) -> Refused {
+    pub(super) fn unknown_model(&self) -> Refused {
         if self.state.fleet.roster().is_empty() {
             return NO_BACKEND;
         }
@@ -382,13 +301,9 @@ impl Request {
     }
 }
 
-const NO_BACKEND: Refused =
+pub(super) const NO_BACKEND: Refused =
     Refused { fault: Fault::NoBackend, retry_after: Some(RETRY_WITHOUT_BACKEND) };
 
 /// The list of endpoints may be newer in the proxy than here, or the other way round.
 const NO_BACKEND_IN_SUBSET: Refused =
     Refused { fault: Fault::NoBackendInSubset, retry_after: Some(RETRY_WITHOUT_BACKEND) };
-
-fn remaining(whole: Span, gone: Span) -> Span {
-    Span::from_nanos(whole.nanos().saturating_sub(gone.nanos()))
-}

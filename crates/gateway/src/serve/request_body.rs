@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use flow::Band;
 use http::request::Parts;
 use http::{HeaderMap, Request};
 use http_body::Body;
@@ -105,11 +106,12 @@ where
     }
 }
 
-/// Collects a body within the limits of the configuration.
+/// Collects a body within the limits of the configuration and, if memory is scarce, of its band.
 pub(super) async fn collect(
     body: Incoming,
     server: &Server,
     (state, holder): (&State, BodyHolder<'_>),
+    band: impl FnOnce() -> Band,
 ) -> Result<Whole, Fault> {
     let limit = server.body_limit;
     if body.size_hint().lower() > limit as u64 {
@@ -118,7 +120,11 @@ pub(super) async fn collect(
     if body.is_end_stream() {
         return Ok((Bytes::new(), state.body_memory.hold()));
     }
-    let mut work = pin!(gather(body, server, state.body_memory.hold_for(holder)));
+    let mut held = state.body_memory.hold_for(holder);
+    if state.body_memory.is_scarce(server.bodies_limit) {
+        held.set_band(band());
+    }
+    let mut work = pin!(gather(body, server, held));
     // A small body comes with its head and is there at the second poll, without a timer.
     if let Some(done) = twice(work.as_mut()).await {
         return done;
@@ -137,7 +143,8 @@ pub(super) async fn collect_decoded(
     (state, holder): (&State, BodyHolder<'_>),
 ) -> Result<Whole, Fault> {
     let config = state.config.load_full();
-    let (body, mut held) = collect(body, &config.server, (state, holder)).await?;
+    let (body, mut held) =
+        collect(body, &config.server, (state, holder), || Band::Critical).await?;
     let (received, limit) = (body.len(), config.server.body_limit);
     let body = if large_bodies::is_large(headers, received) {
         let mut head = Request::new(()).into_parts().0;

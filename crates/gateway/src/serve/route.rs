@@ -240,7 +240,8 @@ async fn proxy(
     let address = ingress::address::named(&config, peer);
     let tenant = caller.as_ref().map(|caller| caller.tenant.name.as_str());
     let holder = (&*worker.state, BodyHolder::of(tenant, peer));
-    let read = match request_body::collect(body, &config.server, holder).await {
+    let band = || ingress::band_before_body(&parts.headers, &config, caller.as_ref());
+    let read = match request_body::collect(body, &config.server, holder, band).await {
         Ok(body) => {
             record.bytes_in = body.0.len() as u64;
             let draw = record.arrived.nanos();
@@ -266,16 +267,17 @@ async fn proxy(
     let request_id = intent.request_id.clone();
     let outgoing = upstream_request(parts, (body, reservation), &intent);
     let mut request = Request::new(Arc::clone(&worker.state), config, intent, record);
+    request.peer = peer;
     if let Err(refused) = request.enqueue().await {
         return refusal(&request.refuse(refused), format, &request_id);
     }
     let tells_status = request.intent.queue_status && request.is_queued();
     if tells_status {
-        let unread = unread_of(&request, peer);
+        let unread = unread_of(&request);
         let proxied = ProxiedRequest::new(Arc::clone(&worker.pool), request, outgoing);
         return queue_status::stream(proxied, unread);
     }
-    let unread_memory = shares_connection.then(|| unread_of(&request, peer));
+    let unread_memory = shares_connection.then(|| unread_of(&request));
     let proxied = ProxiedRequest::new(Arc::clone(&worker.pool), request, outgoing);
     match (proxied.forward().await, unread_memory) {
         (Ok(response), Some(unread)) => {
@@ -287,9 +289,9 @@ async fn proxy(
 }
 
 /// The memory for what the client of a request leaves unread.
-fn unread_of(request: &Request, peer: Option<IpAddr>) -> Reservation {
+fn unread_of(request: &Request) -> Reservation {
     let tenant = request.intent.caller.as_ref().map(|caller| caller.tenant.name.as_str());
-    request.state.unread_memory.hold_for(BodyHolder::of(tenant, peer))
+    request.state.unread_memory.hold_for(BodyHolder::of(tenant, request.peer))
 }
 
 fn context_of<'a>(
@@ -325,8 +327,9 @@ fn read(
 ) -> Result<(Box<Intent>, Bytes, Reservation), Fault> {
     let received = body.len();
     let (intent, body) = ingress::read(work, context, parts, body)?;
-    if intent.decoded {
-        let more = body.len().saturating_sub(received);
+    let more = if intent.decoded { body.len().saturating_sub(received) } else { 0 };
+    let lowered = reservation.set_band(intent.band);
+    if lowered || more > 0 {
         reservation.more(more, context.config.server.bodies_limit)?;
     }
     Ok((intent, body, reservation))

@@ -71,7 +71,7 @@ pub(super) fn start(
     listener: TcpListener,
     (doors, durable_queues, tls): ListenerParts,
 ) -> Result<JoinHandle<()>, StartError> {
-    let (state, pool) = (Arc::clone(state), Arc::new(Pool::default()));
+    let (state, pool) = (Arc::clone(state), Pool::new(&state.backend_files));
     let worker = Arc::new(Worker { state: Arc::clone(&state), pool, doors, durable_queues, tls });
     listener::start("tidegate-serve", state, listener, move || {
         task::spawn(tidy(Arc::clone(&worker)));

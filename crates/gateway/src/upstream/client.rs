@@ -20,7 +20,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use super::connect::{self, Connection, ServerAddress};
+use super::connect::{self, ConnectError, Connection, ServerAddress};
 use crate::task;
 use crate::tls::{self, Protocol, ServerCertificates, TlsClient};
 
@@ -208,7 +208,12 @@ impl Client {
                 return Ok(sender);
             }
         }
-        connect(base).await
+        let opened = connect(base).await;
+        if opened.as_ref().is_err_and(ClientError::is_without_file) {
+            // The next attempt may find one.
+            self.resting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+        opened
     }
 
     fn take(&self, base: &BaseUrl) -> Option<SendRequest<Full<Bytes>>> {
@@ -311,6 +316,14 @@ pub fn escaped(text: &str) -> String {
 }
 
 // === impl ClientError ===
+
+impl ClientError {
+    /// Whether the process may open no further file.
+    fn is_without_file(&self) -> bool {
+        let Self::Unreached { source, .. } = self else { return false };
+        source.downcast_ref::<ConnectError>().is_some_and(ConnectError::is_without_file)
+    }
+}
 
 impl From<hyper::Error> for ClientError {
     fn from(error: hyper::Error) -> Self {

@@ -22,6 +22,10 @@ use crate::tls::{TlsClient, TlsError};
 /// After this long without a packet the system probes whether the server is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
+/// The errors of the system for a process, and for a machine, without a free file.
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+
 /// A server to connect to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerAddress<'a> {
@@ -45,6 +49,8 @@ pub(crate) enum ConnectError {
     Tls(TlsError),
     /// The server does not speak HTTP/2.
     Handshake(hyper::Error),
+    /// All files that connections may take were in use.
+    NoFile,
 }
 
 /// Connects to a server within the limit.
@@ -102,6 +108,17 @@ impl ConnectError {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
 
+    /// Whether the process, or the system, may open no further file. That says nothing about the
+    /// server.
+    pub(crate) fn is_without_file(&self) -> bool {
+        let code = match self {
+            Self::NoFile => return true,
+            Self::Io(error) => error.raw_os_error(),
+            _ => None,
+        };
+        matches!(code, Some(EMFILE | ENFILE))
+    }
+
     /// Whether the name of the server has no address. The standard library has no kind for it.
     pub(crate) fn is_unresolved(&self) -> bool {
         let lookup = "failed to lookup address";
@@ -116,6 +133,7 @@ impl std::fmt::Display for ConnectError {
             Self::TimedOut(limit) => write!(f, "no connection within {} s", limit.as_secs_f64()),
             Self::Tls(error) => error.fmt(f),
             Self::Handshake(error) => error.fmt(f),
+            Self::NoFile => f.write_str("the gateway may open no further file"),
         }
     }
 }
@@ -125,7 +143,7 @@ impl std::error::Error for ConnectError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(error) => error.source(),
-            Self::TimedOut(_) => None,
+            Self::TimedOut(_) | Self::NoFile => None,
             Self::Tls(error) => error.source(),
             Self::Handshake(error) => error.source(),
         }

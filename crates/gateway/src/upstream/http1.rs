@@ -6,19 +6,18 @@
 //! whole request is at hand, which keeps this smaller than a client for all purposes; `httparse`
 //! parses heads.
 
+mod exchange_error;
 mod framing;
 mod head;
 
 #[cfg(test)]
 mod tests;
 
-use std::error::Error;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use flow::Span;
 use http::Response;
 use http_body::Frame;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
@@ -26,9 +25,11 @@ use tokio::time::Instant;
 
 use self::framing::Step;
 use self::head::HeadProgress;
+use super::backend_files::OpenFile;
 use super::connect::Connection;
 use crate::lazy_timer::LazyTimer;
 
+pub(crate) use exchange_error::{ExchangeError, Silence};
 pub(crate) use framing::Framing;
 pub(crate) use head::Http1Request;
 
@@ -66,36 +67,8 @@ pub(crate) struct Http1 {
     head: HeadProgress,
     /// Whether the backend keeps the connection open after this response.
     lasts: bool,
-}
-
-/// Why there is no response, or no more of it.
-#[derive(Debug)]
-pub(crate) enum ExchangeError {
-    /// No response began in time.
-    TimedOut,
-    /// The backend begins no response to any request, far beyond its usual time.
-    Silent(Silence),
-    /// The same for this request alone.
-    Stuck(Silence),
-    /// Another request found the backend silent, and the time of this one is over too.
-    Withdrawn,
-    /// The backend closed the connection, or broke a rule of HTTP.
-    Protocol(&'static str),
-    /// The head of the response cannot be parsed.
-    Head(httparse::Error),
-    /// The connection failed.
-    Io(io::Error),
-    /// An exchange over HTTP/2 failed.
-    Http2(hyper::Error),
-}
-
-/// How long no response began.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Silence {
-    pub(crate) span: Span,
-    /// The longest time to a first byte before, and whether it is that of other backends.
-    pub(crate) longest: Span,
-    pub(crate) of_others: bool,
+    /// Stands last: the file is free when the connection is closed.
+    _file: Option<OpenFile>,
 }
 
 /// The bytes that are still to be sent.
@@ -123,7 +96,13 @@ impl Http1 {
             touched: false,
             head: HeadProgress::default(),
             lasts: false,
+            _file: None,
         }
+    }
+
+    /// Counts the connection among the open files until it is closed.
+    pub(super) fn counted(self, file: OpenFile) -> Self {
+        Self { _file: Some(file), ..self }
     }
 
     /// Sends a request and waits for the head of its response.
@@ -331,69 +310,5 @@ impl Outbox {
     fn drop_body(&mut self) {
         self.sent -= self.body.len();
         self.body = Bytes::new();
-    }
-}
-
-// === impl ExchangeError ===
-
-impl ExchangeError {
-    /// Whether the exchange broke, and did not just take too long.
-    pub(crate) fn is_broken(&self) -> bool {
-        !matches!(self, Self::TimedOut | Self::Silent(_) | Self::Stuck(_) | Self::Withdrawn)
-    }
-}
-
-impl From<io::Error> for ExchangeError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<hyper::Error> for ExchangeError {
-    fn from(error: hyper::Error) -> Self {
-        Self::Http2(error)
-    }
-}
-
-impl Error for ExchangeError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Head(error) => Some(error),
-            Self::Io(error) => Some(error),
-            Self::Http2(error) => Some(error),
-            Self::TimedOut
-            | Self::Silent(_)
-            | Self::Stuck(_)
-            | Self::Withdrawn
-            | Self::Protocol(_) => None,
-        }
-    }
-}
-
-impl std::fmt::Display for ExchangeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::TimedOut => f.write_str("it took too long"),
-            Self::Silent(silence) | Self::Stuck(silence) => silence.fmt(f),
-            Self::Withdrawn => f.write_str("another request found that it begins no response"),
-            Self::Protocol(what) => f.write_str(what),
-            Self::Head(error) => write!(f, "its head cannot be read: {error}"),
-            Self::Io(error) => error.fmt(f),
-            // The text of hyper's error does not include its cause.
-            Self::Http2(error) => match error.source() {
-                Some(source) => write!(f, "{error}: {source}"),
-                None => error.fmt(f),
-            },
-        }
-    }
-}
-
-// === impl Silence ===
-
-impl std::fmt::Display for Silence {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let whose = if self.of_others { "time of other backends is" } else { "time before was" };
-        let (span, longest) = (self.span.secs_f64(), self.longest.secs_f64());
-        write!(f, "it began no response for {span:.1} s; the longest {whose} {longest:.1} s")
     }
 }

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use flow::BackendId;
+use flow::{BackendId, Band};
 use http_body_util::Full;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 
-use super::connect::{ConnectError, ServerAddress, connect};
+use super::backend_files::{BackendFiles, OpenFile};
+use super::connect::{ConnectError, Connection, ServerAddress, connect};
 use super::http1::Http1;
 use crate::task;
 
@@ -28,9 +29,10 @@ const RESTS_MAX: u32 = 5;
 pub(crate) type WholeBody = Full<Bytes>;
 
 /// One worker's connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pool {
     kept: Mutex<BTreeMap<BackendId, Kept>>,
+    files: Arc<BackendFiles>,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +53,12 @@ pub(crate) struct Lease {
 // === impl Pool ===
 
 impl Pool {
+    pub(crate) fn new(files: &Arc<BackendFiles>) -> Arc<Self> {
+        let pool = Arc::new(Self { kept: Mutex::default(), files: Arc::clone(files) });
+        files.add(&pool);
+        pool
+    }
+
     /// An idle connection that is still open, as far as can be seen.
     pub(crate) fn idle(&self, backend: BackendId) -> Option<Box<Http1>> {
         let mut kept = self.kept();
@@ -60,13 +68,40 @@ impl Pool {
             .find_map(|mut connection| connection.is_idle().then_some(connection))
     }
 
-    /// A new connection.
+    /// A new connection, for a request of this band.
     pub(crate) async fn fresh(
         &self,
         server: ServerAddress<'_>,
         timeout: Duration,
+        band: Band,
     ) -> Result<Box<Http1>, ConnectError> {
-        Ok(Box::new(Http1::new(connect(server, timeout).await?)))
+        let (connection, file) = self.open(server, timeout, band).await?;
+        Ok(Box::new(Http1::new(connection).counted(file)))
+    }
+
+    async fn open(
+        &self,
+        server: ServerAddress<'_>,
+        timeout: Duration,
+        band: Band,
+    ) -> Result<(Connection, OpenFile), ConnectError> {
+        let file = tokio::time::timeout(timeout, self.files.open(band)).await;
+        let file = file.map_err(|_| ConnectError::NoFile)?;
+        let connection = connect(server, timeout).await;
+        if connection.as_ref().is_err_and(ConnectError::is_without_file) {
+            self.files.close_idle();
+        }
+        Ok((connection?, file))
+    }
+
+    /// Closes one idle connection, if there is any.
+    pub(super) fn close_idle(&self) -> bool {
+        let mut kept = self.kept();
+        let found = kept.values_mut().find(|kept| !kept.idle.is_empty());
+        // Those at the front were idle for longest.
+        let closed = found.map(|kept| kept.idle.remove(0));
+        drop(kept);
+        closed.is_some()
     }
 
     /// Closes connections that the backend closed, that were idle for long, or whose backend is
@@ -86,13 +121,13 @@ impl Pool {
         &self,
         backend: BackendId,
         server: ServerAddress<'_>,
-        timeout: Duration,
+        (timeout, band): (Duration, Band),
     ) -> Result<http2::SendRequest<WholeBody>, ConnectError> {
         let known = self.kept().get(&backend).and_then(|kept| kept.shared.clone());
         if let Some(sender) = known.filter(|sender| !sender.is_closed()) {
             return Ok(sender);
         }
-        let sender = open_http2(server, timeout).await?;
+        let sender = open_http2(self.open(server, timeout, band).await?).await?;
         self.kept().entry(backend).or_default().shared = Some(sender.clone());
         Ok(sender)
     }
@@ -103,10 +138,8 @@ impl Pool {
 }
 
 async fn open_http2(
-    server: ServerAddress<'_>,
-    timeout: Duration,
+    (stream, file): (Connection, OpenFile),
 ) -> Result<http2::SendRequest<WholeBody>, ConnectError> {
-    let stream = connect(server, timeout).await?;
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(Some(Duration::from_secs(20)))
@@ -115,6 +148,7 @@ async fn open_http2(
         .map_err(ConnectError::Handshake)?;
     task::spawn(async move {
         let _ = connection.await;
+        drop(file);
     });
     Ok(sender)
 }
@@ -130,7 +164,7 @@ impl Lease {
     pub(crate) fn give_back(&self, connection: Box<Http1>) {
         let mut kept = self.pool.kept();
         let idle = &mut kept.entry(self.backend).or_default().idle;
-        if idle.len() < IDLE_MAX {
+        if idle.len() < IDLE_MAX && !self.pool.files.are_scarce() {
             idle.push((connection, 0));
         }
     }

@@ -77,12 +77,12 @@ impl Places {
         here.len() > 1
     }
 
-    /// The pool without one backend, or the pool itself where none that is ready would be left.
-    pub(super) fn detour(&mut self, pool: usize, without: usize) -> usize {
+    /// The pool without one backend, if one that is ready is left.
+    pub(super) fn detour(&mut self, pool: usize, without: usize) -> Option<usize> {
         let mut rest = self.pools[pool].clone();
         rest.retain(|&at| at != without);
         let usable = rest.iter().any(|&at| self.backends[at].ready);
-        if usable { self.pool_with(rest) } else { pool }
+        usable.then(|| self.pool_with(rest))
     }
 
     pub(super) fn is_ready(&self, pool: usize) -> bool {

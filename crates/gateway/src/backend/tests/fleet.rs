@@ -129,7 +129,7 @@ fn r06_the_mean_of_first_bytes_is_kept_without_a_lock() {
     first.note(sent, Span::from_millis(160), true);
     assert_eq!(fleet.statuses()[0].latency, Some(Span::from_millis(90)));
     let held = fleet.state();
-    fleet.answered(&first, Time::ZERO);
+    fleet.answered(&first, sent);
     first.note(sent, Span::from_millis(1), true);
     drop(held);
 }

@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use std::time::Duration;
 
 use super::super::Attempt;
-use super::super::health_state::{CheckResult, DownReason, Health, HealthSettings, HealthStatus};
+use super::super::health_state::{
+    CheckResult, DownReason, Health, HealthSettings, HealthStatus, Suspicion,
+};
+use super::super::proofs::CallerHash;
 use super::at;
 
 const SETTINGS: HealthSettings = HealthSettings {
@@ -136,6 +139,35 @@ fn n05_a_backend_fails_others_until_it_answers() {
     assert!(health.fails_others(1), "it is ejected");
     health.report(Attempt::Answered, "", &SETTINGS, at(6000));
     assert!(!health.fails_others(0));
+}
+
+/// One caller alone ejects no backend that serves others, and neither does a request that fails
+/// elsewhere too. Several callers do, and so does one if others were served long ago.
+#[test]
+fn r07_one_caller_ejects_no_backend_that_serves_others() {
+    let fails = |health: &mut Health, caller: u64, served: Option<u64>, elsewhere: bool| {
+        let suspicion = Suspicion {
+            caller: CallerHash(caller),
+            failed_elsewhere: elsewhere,
+            others_served_at: served.map(at),
+        };
+        (0..5).for_each(|_| health.failed_for(&suspicion, "", &SETTINGS, at(20_000)));
+        health.status(at(20_000))
+    };
+    let ejected = HealthStatus::Ejected(at(25_000));
+    for (served, expected) in [(Some(10_001), HealthStatus::Ready), (Some(10_000), ejected.clone())]
+    {
+        assert_eq!(fails(&mut up(), 1, served, false), expected);
+        assert_eq!(fails(&mut up(), 1, served, true), expected);
+    }
+    assert_eq!(fails(&mut up(), 1, None, false), ejected, "nobody else was served");
+    let mut health = up();
+    fails(&mut health, 1, Some(20_000), false);
+    health.answered(at(20_000), at(20_000));
+    assert_eq!(fails(&mut health, 2, Some(20_000), false), HealthStatus::Ready);
+    assert_eq!(fails(&mut health, 1, Some(20_000), true), HealthStatus::Ready);
+    assert!(health.has_failures());
+    assert_eq!(fails(&mut health, 1, Some(20_000), false), ejected, "two callers in a row");
 }
 
 /// A server that was down and is back is a new one.

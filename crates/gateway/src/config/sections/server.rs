@@ -28,8 +28,9 @@ pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
             "The most memory for all request bodies together, including those of waiting \
              requests; at least twice `body_limit`. A request whose body does not fit is refused \
              as `overloaded`. One tenant, or one address without tenants, may use three quarters. \
-             An eighth is reserved for bodies up to 64 KiB. The process may take about three times \
-             as much while bodies arrive.",
+             An eighth is reserved for bodies up to 64 KiB. Of both sums each band leaves a \
+             sixteenth to every band above it. The process may take about three times as much \
+             while bodies arrive.",
         )
         .unset("1GiB, or a sixth of the memory that the process may use if that is less"),
         // Below 8 KiB the HTTP/1 reader has no room for a head at all.

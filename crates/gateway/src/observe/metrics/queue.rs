@@ -7,13 +7,13 @@ use flow::{BANDS, Counters};
 
 use super::live_requests::LiveCounts;
 use super::{CountersByModel, add_pair, add_used};
+use crate::hold_places::PlacesUsage;
 use crate::observe::BAND_NAMES;
 use crate::observe::labels::ModelNames;
 use crate::observe::model_counters;
 use crate::observe::outcome::{PUSH_ERRORS, QUEUE_TIMEOUT};
 use crate::observe::prometheus_writer::{MetricType, MetricsText};
 use crate::observe::snapshot::Snapshot;
-use crate::places::PlacesUsage;
 
 /// Label values of a pair of counters.
 const STAGES: [&str; 2] = ["waiting", "in_flight"];

@@ -156,6 +156,7 @@ fn label(attempt: Attempt) -> &'static str {
         Attempt::Failed => "failed",
         Attempt::Silent => "silent",
         Attempt::Withdrawn => "withdrawn",
+        Attempt::NotSent => "not sent",
         Attempt::Full(_) => "full",
     }
 }

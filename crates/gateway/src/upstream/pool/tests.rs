@@ -10,6 +10,10 @@ use crate::upstream::connect::Connection;
 
 const BACKEND: BackendId = BackendId(1);
 
+fn pool() -> Arc<Pool> {
+    Pool::new(&BackendFiles::new(2))
+}
+
 async fn connection(listener: &TcpListener) -> (Box<Http1>, TcpStream) {
     let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (other, _) = listener.accept().await.unwrap();
@@ -19,7 +23,7 @@ async fn connection(listener: &TcpListener) -> (Box<Http1>, TcpStream) {
 #[tokio::test]
 async fn x01_a_connection_that_rests_for_long_is_let_go() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let pool = Arc::new(Pool::default());
+    let pool = pool();
     let lease = Lease::new(&pool, BACKEND);
     let (resting, _other) = connection(&listener).await;
     lease.give_back(resting);
@@ -39,7 +43,7 @@ async fn x01_a_connection_that_rests_for_long_is_let_go() {
 #[tokio::test]
 async fn x01_connections_to_a_backend_that_is_gone_are_let_go() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let pool = Arc::new(Pool::default());
+    let pool = pool();
     let (idle, _other) = connection(&listener).await;
     Lease::new(&pool, BACKEND).give_back(idle);
     pool.tidy(|_| false);
@@ -53,6 +57,6 @@ async fn x01_a_backend_without_a_port_is_at_that_of_http() {
     let endpoint = Endpoint::new(BACKEND, &spec).unwrap();
     assert_eq!(endpoint.place(), ("127.0.0.1", 80));
     // Whether a server is there is not ours to say.
-    let found = Pool::default().fresh(endpoint.server(), Duration::from_secs(5)).await;
+    let found = pool().fresh(endpoint.server(), Duration::from_secs(5), Band::Normal).await;
     assert!(matches!(found, Ok(_) | Err(ConnectError::Io(_))), "{found:?}");
 }
