@@ -163,7 +163,7 @@ fn x03_the_number_of_reads_at_one_time_is_bounded() {
     from(1).finish().refused(503, "overloaded");
     // A few clients may share a part with that one.
     let other = (2..9).find(|&last| {
-        let mut call = from(last);
+        let call = from(last);
         let decided = || match (call.has_begun(), backend.running()) {
             (true, _) => Ok(false),
             (_, 193) => Ok(true),

@@ -24,6 +24,12 @@ impl Places {
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
         Some(Place { taken: Arc::clone(&self.taken) })
     }
+
+    /// How many places are taken.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
 }
 
 // === impl Place ===

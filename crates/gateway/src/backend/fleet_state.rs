@@ -168,7 +168,7 @@ impl FleetState {
             CheckResult::NoResponse => "no response".into(),
             CheckResult::NoAddress => NO_ADDRESS.into(),
             CheckResult::OwnGateway => OWN_GATEWAY.into(),
-            CheckResult::NotDone => "not checked: the gateway may open no further file".into(),
+            CheckResult::NotDone => "no check: the gateway may open no further file".into(),
         };
         backend.last_check = Some((now, said));
         backend.health.checked(check, began, now);

@@ -137,10 +137,10 @@ async fn o06_a_stream_that_is_not_read_ends_and_gives_its_place_back() {
     let first = stream.frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(first[..], [0, 0, 0, 0, 0], "not active");
     assert!(tokio::time::timeout(HOUR, stream.frame()).await.is_err(), "nothing new for an hour");
-    assert_eq!(pair.state.scaler_places.usage(1).taken, 1, "a reader keeps its stream");
+    assert_eq!(pair.state.scaler_places.taken(), 1, "a reader keeps its stream");
     pair.deaf.store(true, Ordering::Relaxed);
     tokio::time::timeout(HOUR, pair.served).await.expect("the connection ends").unwrap();
-    assert_eq!(pair.state.scaler_places.usage(1).taken, 0);
+    assert_eq!(pair.state.scaler_places.taken(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +151,7 @@ async fn o06_calls_that_say_nothing_are_bounded_and_end() {
         silent.push(pair.call("IsActive", Silence.boxed()).await);
     }
     // Their work begins when the connection asks for their bodies.
-    while pair.state.scaler_calls.usage(CALLS_MAX).taken < CALLS_MAX {
+    while pair.state.scaler_calls.taken() < CALLS_MAX {
         tokio::task::yield_now().await;
     }
     let refused = ("8".to_owned(), "256 calls have not sent their message yet".to_owned());
@@ -160,5 +160,5 @@ async fn o06_calls_that_say_nothing_are_bounded_and_end() {
         assert_eq!(status(call).await.0, "4", "the deadline is exceeded");
     }
     assert_eq!(pair.status().await, ("0".to_owned(), String::new()));
-    assert_eq!(pair.state.scaler_calls.usage(CALLS_MAX).taken, 0);
+    assert_eq!(pair.state.scaler_calls.taken(), 0);
 }

@@ -151,7 +151,9 @@ fn r07_one_caller_ejects_no_backend_that_serves_others() {
             failed_elsewhere: elsewhere,
             others_served_at: served.map(at),
         };
-        (0..5).for_each(|_| health.failed_for(&suspicion, "", &SETTINGS, at(20_000)));
+        for _ in 0..5 {
+            health.failed_for(&suspicion, "", &SETTINGS, at(20_000));
+        }
         health.status(at(20_000))
     };
     let ejected = HealthStatus::Ejected(at(25_000));
