@@ -19,8 +19,8 @@ impl Fault {
             Self::TooManyFlows => "too_many_flows",
             Self::QueueFull => "queue_full",
             Self::Preempted => "preempted",
-            Self::NotCritical => "not_critical",
-            Self::QueueDisabled => "queue_disabled",
+            Self::NotCritical { .. } => "not_critical",
+            Self::QueueDisabled { .. } => "queue_disabled",
             Self::ShuttingDown => "shutting_down",
             Self::WaitTooLong => "wait_too_long",
             Self::Overloaded => "overloaded",
@@ -76,8 +76,8 @@ impl Fault {
             | Self::TooManyFlows
             | Self::QueueFull
             | Self::Preempted
-            | Self::NotCritical
-            | Self::QueueDisabled
+            | Self::NotCritical { .. }
+            | Self::QueueDisabled { .. }
             | Self::ShuttingDown
             | Self::WaitTooLong
             | Self::NoBackend
@@ -141,8 +141,8 @@ impl Fault {
             Self::FlowFull { .. }
             | Self::TooManyFlows
             | Self::QueueFull
-            | Self::NotCritical
-            | Self::QueueDisabled
+            | Self::NotCritical { .. }
+            | Self::QueueDisabled { .. }
             | Self::WaitTooLong
             | Self::RateLimited(_)
             | Self::QuotaExceeded
@@ -279,10 +279,18 @@ impl Fault {
             Self::TooManyFlows => "The queue is full and takes no new flow: try again later.",
             Self::QueueFull => "The queue is full: try again later.",
             Self::Preempted => "A request of higher priority took this one's place: try again.",
-            Self::NotCritical => {
+            Self::NotCritical { ready: true } => {
                 "All backends are busy and only critical requests may wait: try again later."
             }
-            Self::QueueDisabled => "All backends are busy and queueing is off: try again later.",
+            Self::NotCritical { ready: false } => {
+                "No backend is ready and only critical requests may wait: try again later."
+            }
+            Self::QueueDisabled { ready: true } => {
+                "All backends are busy and queueing is off: try again later."
+            }
+            Self::QueueDisabled { ready: false } => {
+                "No backend is ready and queueing is off: try again later."
+            }
             Self::ShuttingDown => "The gateway is shutting down: try again, elsewhere if you can.",
             Self::WaitTooLong => {
                 "The wait would be longer than the objective, the deadline or the time to live of \

@@ -272,10 +272,13 @@ impl Request {
         self.retried_late(Refused { fault, ..refused })
     }
 
-    /// The refusal with a longer time until the next try, while no backend is ready.
+    /// The refusal as it is while no backend is ready: it says so, and the next try is later.
     fn retried_late(&self, refused: Refused) -> Refused {
-        let least = (!self.has_backend()).then_some(RETRY_WITHOUT_BACKEND);
-        Refused { retry_after: refused.retry_after.max(least), ..refused }
+        if self.has_backend() {
+            return refused;
+        }
+        let retry_after = refused.retry_after.max(Some(RETRY_WITHOUT_BACKEND));
+        Refused { fault: refused.fault.without_ready_backend(), retry_after }
     }
 
     /// The time in the queue, without the time at backends that failed the request.

@@ -29,8 +29,8 @@ fn samples() -> Vec<Fault> {
         Fault::QueueFull,
         Fault::TooManyFlows,
         Fault::Preempted,
-        Fault::NotCritical,
-        Fault::QueueDisabled,
+        Fault::NotCritical { ready: true },
+        Fault::QueueDisabled { ready: true },
         Fault::WaitTooLong,
         Fault::ShuttingDown,
         Fault::Overloaded,
@@ -96,11 +96,11 @@ fn when(fault: &Fault) -> &'static str {
             "the queue or the flow was full, and a request of a higher band took the place of \
                 this one"
         }
-        NotCritical => {
+        NotCritical { .. } => {
             "the request would have to wait, but only critical requests may wait \
                 (`queue.admission = \"critical-only\"`)"
         }
-        QueueDisabled => {
+        QueueDisabled { .. } => {
             "the request would have to wait, but the queue is off (`queue.enabled = false`)"
         }
         WaitTooLong => {
