@@ -54,6 +54,7 @@ use crate::config::settings::Cost;
 use crate::config::settings::tenants::Tenant;
 use crate::reply::Fault;
 
+pub(crate) use self::band::UnknownPriority;
 pub(crate) use self::batch_sender::Sender;
 pub(crate) use self::caller::{Caller, Proof, admin_right, caller, credential_names, presented};
 pub(crate) use self::content_encoding::decoded;
@@ -76,7 +77,7 @@ pub(crate) struct Intent {
     /// Whether the request claimed a higher band than its tenant may have.
     pub(crate) band_clamped: bool,
     /// What it named as its priority, if that is no band.
-    pub(crate) unknown_priority: Option<Box<str>>,
+    pub(crate) unknown_priority: Option<UnknownPriority>,
     /// Its tenant and its key, where there are tenants.
     pub(crate) caller: Option<Caller>,
     pub(crate) workload: WorkloadName,
@@ -213,7 +214,7 @@ fn read_as(
         class: flow.class,
         band,
         band_clamped,
-        unknown_priority: band::unknown(&controls),
+        unknown_priority: band::unknown(&controls, config),
         caller: caller.cloned(),
         criticality: origin.criticality,
         cost: estimate.cost,

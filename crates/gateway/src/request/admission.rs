@@ -62,7 +62,8 @@ impl Request {
             return self.admitted_directly();
         }
         loop {
-            let grant = self.granted().await?;
+            let mut grant = self.granted().await?;
+            self.count_waiting(&mut grant);
             self.note(&grant);
             let endpoint = self.state.fleet.roster().endpoint(grant.backend).cloned();
             if let Some(endpoint) = endpoint {
