@@ -1,5 +1,5 @@
-//! The choice of a backend as log lines, and the end of a request there. All but one have the format of an existing Ollama proxy,
-//! because operators of that proxy search logs for the first words of these lines.
+//! The choice of a backend as log lines, and the end of a request there. All but one have the form
+//! of an existing Ollama proxy, because operators of that proxy search logs for their first words.
 
 use flow::{BANDS, UrgencyTerms};
 
