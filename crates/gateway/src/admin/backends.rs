@@ -108,7 +108,7 @@ pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, V
     let (queue, bounds, mut views, waiting) = state.scheduler.with(|core, _| {
         let views: BTreeMap<BackendId, BackendView> =
             core.backends().map(|view| (view.id, view)).collect();
-        let waiting = counts_waiting.then(|| core.waiting_by_backend()).unwrap_or_default();
+        let waiting = if counts_waiting { core.waiting_by_backend() } else { BTreeMap::default() };
         (QueueStatus::of(core), core.settings().bounds, views, waiting)
     });
     let listed: Vec<_> = listed
