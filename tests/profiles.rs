@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::gateway::fresh_file;
-use crate::support::run;
+use crate::support::{Backend, Gateway, run};
 
 /// A backend that serves these models.
 fn backend(address: SocketAddr, models: &[&str]) -> String {
@@ -32,6 +32,8 @@ fn g01_check_prints_what_the_profile_of_each_example_sets() {
             "queue.admission = \"critical-only\"",
         ),
         ("nexus.toml", "nexus", "implied by queue at ", "queue.admission = \"until-full\""),
+        ("nexus.toml", "nexus", "implied by queue at ", "epp.drain = \"0s\""),
+        ("nexus.toml", "nexus", "implied by queue at ", "queue.hold_ttl = 30"),
         ("config.yaml", "ollama-proxy", "implied by router at ", "log.decisions = true"),
         ("workload-aware.toml", "workload-aware", "examples/workload-aware.toml:4", "order = \"w"),
     ] {
@@ -127,4 +129,16 @@ fn g01_files_of_our_own_imply_no_profile() {
     ] {
         assert_eq!(profile_of(Path::new(file)), None, "{file}");
     }
+}
+
+/// Other rules hold at once, so the log says so.
+#[test]
+fn g01_a_reload_that_changes_the_profile_is_logged() {
+    let backend = Backend::quick();
+    let served = self::backend(backend.address(), &["m"]);
+    let gateway = Gateway::start(&format!("profile = \"none\"\n{served}"));
+    gateway.rewrite(&format!("profile = \"nexus\"\n{served}"));
+    gateway.process.await_log("profile nexus", 1);
+    let log = gateway.process.await_log("was reloaded", 1);
+    assert!(log.contains(" instead of none"), "{log}");
 }

@@ -363,6 +363,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "r02_each_band",
     },
     Mutant {
+        name: "a flat penalty depends on the size of the backend",
+        file: "controller/routing.rs",
+        site: "full.filter(|_| «!self.settings.route.terms().flat_depth»);",
+        instead: "true",
+        noticed_by: "r02_the_penalty_of_an_ask",
+    },
+    Mutant {
         name: "the route preference of a waiting ask is lost",
         file: "controller/routing.rs",
         site: "«record.has_preference».then(",

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::backend;
+use crate::support::gateway::{CONFIGURED, config};
 use crate::support::queueing::{check_fair_share, succeed};
 use crate::support::{Backend, Gateway, HttpRequest, Metrics, chat, eventually};
 
@@ -139,6 +140,60 @@ fn g01_q08_c09_a_wait_ends_as_the_proposal_says() {
         log if log.lines().any(|line| line.contains("leaver") && line.contains("499")) => Ok(()),
         log => Err(log),
     });
+    // A client that leaves a backend has not left the queue.
+    drop(running);
+    gateway.await_metrics("left", |metrics| {
+        match metrics.sum_where("tidegate_requests_cancelled_total", "in_flight") {
+            1.0 => Ok(()),
+            found => Err(found.to_string()),
+        }
+    });
+    assert_eq!(of_model(&gateway.metrics(), "requests_cancelled", "m"), 2.0);
+}
+
+/// "You can disable queueing entirely and the Inference Extension will still work."
+#[test]
+fn g01_c08_without_a_queue_every_request_passes() {
+    for off in ["enabled = false", "total_capacity = 0"] {
+        let backend = Backend::held();
+        let gateway = Gateway::before(&format!("[fair_request_queue]\n{off}\n{ONE}"), &backend);
+        let calls: Vec<_> = (1..=5)
+            .map(|running| {
+                let call = gateway.send(&chat("m"));
+                backend.await_running(running);
+                call
+            })
+            .collect();
+        backend.open();
+        succeed(calls);
+    }
+}
+
+/// A refusal does not call a backend busy that is not ready.
+#[test]
+fn g01_c09_a_refusal_says_whether_a_backend_is_ready() {
+    let backend = Backend::held();
+    let (gateway, running) = Gateway::occupied(ONE, &backend, &critical("m"));
+    let busy = gateway.ask(&chat("m"));
+    busy.refused(503, "not_critical");
+    assert!(busy.text().contains("All backends are busy"), "{}", busy.text());
     backend.open();
     succeed([running]);
+    backend.stop();
+    eventually("unready", || match gateway.ask(&chat("m")) {
+        answer if answer.text().contains("No backend is ready") => Ok(answer.code()),
+        answer => Err(answer.text()),
+    });
+    let off = Gateway::launch(&config("[queue]\nenabled = false\n", &[("one", backend.address())]));
+    let answer = off.ask(&chat("m"));
+    answer.refused(503, "queue_disabled");
+    assert!(answer.text().contains("No backend is ready"), "{}", answer.text());
+}
+
+/// No request waits longer than its time to live because its model has no backend.
+#[test]
+fn g01_q08_a_request_without_a_backend_waits_no_longer() {
+    let ttl = "[fair_request_queue]\nqueue_ttl = \"1s\"\n";
+    let gateway = Gateway::launch(&format!("{ttl}{CONFIGURED}"));
+    gateway.ask(&critical("m")).refused(503, "queue_timeout");
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::backend;
-use crate::support::gateway::ONE;
+use crate::support::gateway::{CONFIGURED, ONE};
 use crate::support::queueing::succeed;
 use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat};
 
@@ -36,6 +36,7 @@ fn g01_q05_high_goes_before_normal_and_each_in_the_order_of_arrival() {
     let mut calls = vec![gateway.send(&chat("a").tag("running"))];
     server.await_running(1);
     let asks = [
+        chat("a").tag("batch").priority("best_effort"),
         chat("a").tag("n1"),
         chat("a").tag("n2").header("x-slo-ttft-ms", "60000"),
         chat("b").tag("n3").header("x-slo-ttft-ms", "1"),
@@ -44,14 +45,20 @@ fn g01_q05_high_goes_before_normal_and_each_in_the_order_of_arrival() {
         high("b").tag("h3"),
         chat("a").tag("n4").header("X-Nexus-Priority", "urgent"),
         chat("a").tag("n5").priority("critical").with("service_tier", "flex"),
+        chat("a").tag("n6").priority("asap"),
     ];
     for (others, ask) in asks.iter().enumerate() {
         calls.push(gateway.enqueue(ask, others));
     }
-    assert_eq!(gateway.depth(), 8);
+    assert_eq!(gateway.depth(), 10);
+    // The value that its own header has wrong, and not that of a header that means nothing.
+    assert_eq!(gateway.metrics().sum("tidegate_unknown_priorities_total"), 1.0);
+    let log = gateway.process.await_log("names no band", 1);
+    assert!(log.contains("x-nexus-priority") && log.contains("urgent"), "{log}");
     server.open();
     succeed(calls);
-    assert_eq!(server.tags(), ["running", "h1", "h2", "h3", "n1", "n2", "n3", "n4", "n5"]);
+    let order = ["running", "h1", "h2", "h3", "n1", "n2", "n3", "n4", "n5", "n6", "batch"];
+    assert_eq!(server.tags(), order, "batch work, which the document does not have, is last");
 }
 
 /// FR-006 and the first edge case: a full queue refuses, also a request of high priority, and its
@@ -64,6 +71,7 @@ fn g01_n03_a_full_queue_refuses_high_requests_too_and_evicts_none() {
     for ask in [chat("m"), high("m"), chat("m").priority("critical")] {
         let refused = gateway.ask(&ask);
         assert_eq!(refused.status, 503, "{}", refused.text());
+        assert!(refused.text().contains("max_size"), "{}", refused.text());
         assert!(refused.retry_after() >= 1);
         assert_eq!(gateway.depth(), 2);
     }
@@ -84,6 +92,28 @@ fn g01_n02_a_timeout_has_the_response_of_the_document() {
     assert!(answer.retry_after() >= 1);
     assert_eq!(answer.json(), timed_out(1));
     assert_eq!(answer.json().as_object().unwrap().len(), 1);
+}
+
+/// The same if no backend has the model, however long Tidegate itself would hold the request.
+#[test]
+fn g01_n02_a_request_without_a_backend_waits_no_longer() {
+    let limits = "[queue]\nenabled = true\nmax_size = 100\nmax_wait_seconds = 1\n";
+    let gateway = Gateway::launch(&format!("{limits}{CONFIGURED}"));
+    let answer = gateway.ask(&chat("m"));
+    assert_eq!((answer.status, answer.json()), (503, timed_out(1)));
+}
+
+/// The last edge case: the request is dropped with a warning.
+#[test]
+fn g01_n09_a_client_that_leaves_while_it_waits_is_a_warning() {
+    let backend = Backend::held();
+    let (gateway, running) = Gateway::occupied(&queue(100, 30), &backend, &chat("m"));
+    drop(gateway.enqueue(&chat("m").header("X-Request-Id", "leaver"), 0));
+    let log = gateway.process.await_log("a client left", 1);
+    let line = log.lines().find(|line| line.contains("a client left")).unwrap();
+    assert!(line.contains("WARN") && line.contains("leaver"), "{line}");
+    backend.open();
+    succeed([running]);
 }
 
 /// Also those that are written before a request is read.
@@ -111,6 +141,20 @@ fn g01_n05_a_failing_request_is_tried_again_until_it_succeeds() {
     let answer = gateway.ask(&chat("m").tag("patient"));
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(backend.tags(), ["patient"; 7]);
+}
+
+/// The same edge case: also a request that a full backend refuses goes to the back.
+#[test]
+fn g01_n05_a_refused_request_goes_to_the_back_of_its_queue() {
+    let backend = Backend::start(|seen| match seen.number {
+        0 => ScriptedResponse::json(503, "{}").held(),
+        _ => ScriptedResponse::ok(),
+    });
+    let (gateway, first) = Gateway::occupied(&queue(100, 30), &backend, &chat("m").tag("a"));
+    let second = gateway.enqueue(&chat("m").tag("b"), 0);
+    backend.open();
+    succeed([first, second]);
+    assert_eq!(backend.tags(), ["a", "b", "a"]);
 }
 
 /// The same edge case: if its time is over, it gets the response of a timeout.

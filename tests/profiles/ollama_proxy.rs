@@ -20,9 +20,13 @@ const ROUTER: &str = "router:
 
 /// The gateway before backends that run one request at a time, on this bus.
 fn start(bus: &MessageBus, backends: &[(&str, &Backend)]) -> Gateway {
+    start_with_places(bus, backends, 1)
+}
+
+fn start_with_places(bus: &MessageBus, backends: &[(&str, &Backend)], places: u32) -> Gateway {
     let entry = |(id, backend): &(&str, &Backend)| {
         let url = backend.address();
-        format!("  - {{ id: {id}, url: \"http://{url}\", models: [m], places: 1 }}\n")
+        format!("  - {{ id: {id}, url: \"http://{url}\", models: [m], places: {places} }}\n")
     };
     let entries: String = backends.iter().map(entry).collect();
     let config = format!("{ROUTER}backends:\n{entries}");
@@ -65,10 +69,14 @@ fn g01_r06_the_pages_the_bus_and_the_log_of_the_proxy_show_its_queue() {
         serde_json::from_slice::<Value>(&output.stdout).map_err(|error| error.to_string())
     });
     assert_eq!(stats["data"][2]["ollama-npu"]["critical"], 4, "{stats}");
+    let pending = gateway.metrics().sum_where("tidegate_backend_in_flight", "ollama-npu");
+    assert_eq!(pending, 7.0, "the depth of the page");
     backend.open();
     let first = calls.remove(0).finish();
     assert_eq!(first.header("x-priority-boost"), Some("500"));
     assert_eq!(first.header("x-backend-used"), Some("ollama-npu"));
+    let next = calls.remove(2).finish();
+    assert_eq!(next.header("x-queue-depth"), Some("5"), "those that wait are pending there");
     succeed(calls);
     let order = ["critical2", "critical4", "critical5", "normal1", "best-effort0", "best-effort3"];
     assert_eq!(backend.tags()[1..], order);
@@ -76,6 +84,9 @@ fn g01_r06_the_pages_the_bus_and_the_log_of_the_proxy_show_its_queue() {
         "[Priority] Request routed: priority=critical backend=ollama-npu boost=+500",
         "[Priority] Request routed: priority=best_effort backend=ollama-npu boost=-100",
         "[Queue] Backend ollama-npu: depth=0",
+        "[Queue] Backend ollama-npu: depth=5 (best_effort=2, normal=1, critical=2)",
+        "[Queue] MarkRequestEnd: backend=ollama-npu priority=critical",
+        "[Queue] MarkRequestEnd: backend=ollama-npu priority=best_effort",
         "[Routing] Selected ollama-npu: score=",
         "(priority_boost=500, queue_penalty=0)",
     ];
@@ -107,4 +118,24 @@ fn g01_r06_waiting_requests_are_divided_among_the_backends() {
     igpu.open();
     succeed(calls);
     gateway.await_idle();
+}
+
+/// Each pending request costs 50 points, however many the backend takes at once.
+#[test]
+fn g01_r02_a_pending_request_costs_the_points_of_the_document() {
+    let bus = MessageBus::start();
+    let backend = Backend::held();
+    let gateway = start_with_places(&bus, &[("ollama-npu", &backend)], 4);
+    let mut calls = Vec::new();
+    for running in 1..=4 {
+        calls.push(gateway.send(&chat("m").priority("critical")));
+        backend.await_running(running);
+    }
+    eventually("logged", || {
+        let log = gateway.process.access();
+        let told = |penalty: u32| log.contains(&format!("queue_penalty={penalty})"));
+        if [0, 50, 100, 150].into_iter().all(told) { Ok(()) } else { Err(log) }
+    });
+    backend.open();
+    succeed(calls);
 }

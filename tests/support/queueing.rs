@@ -155,6 +155,9 @@ pub(crate) fn check_workload_context(gateway: &Gateway, backend: &Backend, runni
         ("blank", Some("")),
         ("invalid", Some("{\"workload_id\": ")),
         ("number", Some("{\"workload_id\": 7, \"criticality\": 5}")),
+        ("text", Some("{\"workload_id\": \"text\", \"criticality\": \"5\"}")),
+        ("part", Some("{\"workload_id\": \"part\", \"criticality\": 4.5}")),
+        ("cased", Some("{\"Workload_ID\": \"cased\", \"CRITICALITY\": 4}")),
         ("low", Some("{\"workload_id\": \"low\", \"criticality\": 1}")),
         ("no-id", Some("{\"criticality\": 5}")),
         ("empty", Some("{\"workload_id\": \"\", \"criticality\": 5}")),
@@ -171,14 +174,19 @@ pub(crate) fn check_workload_context(gateway: &Gateway, backend: &Backend, runni
     }
     backend.open();
     succeed(calls);
-    let order = ["no-id", "empty", "given", "unknown", "blank", "invalid", "number", "absurd"];
-    assert_eq!(backend.tags()[1..9], order, "the most critical first");
+    let critical = ["no-id", "empty", "given", "cased"];
+    let usual = ["unknown", "blank", "invalid", "number", "text", "part", "absurd"];
+    let order = [&critical[..], &usual[..]].concat();
+    assert_eq!(backend.tags()[1..12], order, "the most critical first");
     let logged = [
         ("given", "etl", 4),
         ("unknown", "unknown-", 3),
         ("blank", "unknown-", 3),
         ("invalid", "invalid-", 3),
         ("number", "invalid-", 3),
+        ("text", "invalid-", 3),
+        ("part", "invalid-", 3),
+        ("cased", "cased", 4),
         ("low", "low", 1),
         ("no-id", "empty-", 5),
         ("empty", "empty-", 5),
@@ -205,7 +213,7 @@ pub(crate) fn check_workload_context(gateway: &Gateway, backend: &Backend, runni
         .filter_map(|entry| entry["workload_id"].as_str())
         .collect();
     known.sort_unstable();
-    assert_eq!(known, ["etl", "low"], "only ids that clients give");
+    assert_eq!(known, ["cased", "etl", "low"], "only ids that clients give");
 }
 
 /// With `critical-only`, a request that would wait is refused unless it is critical.

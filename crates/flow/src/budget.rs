@@ -133,7 +133,7 @@ impl BudgetSettings {
     /// Settings for a gate that is closed up to `baseline`, whose readings are valid for
     /// `stale_after`, and that closes for at least `hold` when the gateway is full.
     pub fn new(basis: Basis, baseline: f64, stale_after: Span, hold: Span) -> Checked<Self> {
-        check((0.0..1.0).contains(&baseline), "baseline", baseline, "0 to less than 1")?;
+        check((0.0..=1.0).contains(&baseline), "baseline", baseline, "0 to 1")?;
         Ok(Self { basis, baseline, stale_after, hold })
     }
 

@@ -10,7 +10,6 @@ mod client_mistakes;
 mod configured;
 mod flows;
 mod health;
-mod pending;
 mod request_list;
 pub(crate) mod requests;
 pub(crate) mod status;
@@ -80,8 +79,14 @@ pub(crate) fn respond(
 pub(crate) fn metrics(state: &State, format: MetricsFormat) -> Response<Full<Bytes>> {
     let roster = state.fleet.roster();
     let named = id_names(&roster);
-    let snapshot = state.scheduler.with(|core, now| state.observer.snapshot(core, now, &named));
     let config = state.config.load();
+    let snapshot = state.scheduler.with(|core, now| {
+        let snapshot = state.observer.snapshot(core, now, &named);
+        match config.conventions.waiting_is_pending {
+            true => snapshot.with_waiting(&core.waiting_by_backend()),
+            false => snapshot,
+        }
+    });
     let hold = state.hold_places.usage(config.hold.capacity);
     let goal = config.scaler.goal;
     let proposal = config.conventions.proposal_metrics.then_some(config.flow.bounds);

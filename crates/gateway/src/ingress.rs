@@ -57,6 +57,7 @@ use crate::config::settings::Cost;
 use crate::config::settings::tenants::Tenant;
 use crate::reply::Fault;
 
+pub(crate) use self::band::UnknownPriority;
 pub(crate) use self::band::before_body as band_before_body;
 pub(crate) use self::batch_line::{BatchLine, LineBody, LineError, LineText};
 pub(crate) use self::batch_sender::Sender;
@@ -81,7 +82,7 @@ pub(crate) struct Intent {
     /// Whether the request claimed a higher band than its tenant may have.
     pub(crate) band_clamped: bool,
     /// What it named as its priority, if that is no band.
-    pub(crate) unknown_priority: Option<Box<str>>,
+    pub(crate) unknown_priority: Option<UnknownPriority>,
     /// Its tenant and its key, where there are tenants.
     pub(crate) caller: Option<Caller>,
     pub(crate) workload: WorkloadName,
@@ -219,7 +220,7 @@ fn read_as(
         class: flow.class,
         band,
         band_clamped,
-        unknown_priority: band::unknown(&controls),
+        unknown_priority: band::unknown(&controls, config),
         caller: caller.cloned(),
         criticality: origin.criticality,
         cost: estimate.cost,

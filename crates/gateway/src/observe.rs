@@ -314,14 +314,22 @@ impl Observer {
         }
     }
 
+    /// Logs that a request has left its backend, if choices are logged.
+    pub(crate) fn left_backend(&self, record: &Record) {
+        if let Some(access) = self.access.as_ref().filter(|_| self.logs_decisions) {
+            access.write_end(record);
+        }
+    }
+
     /// Counts a request that named a priority that does not exist. The first with each text is
     /// logged.
-    pub(crate) fn unknown_priority(&self, text: &str) {
+    pub(crate) fn unknown_priority(&self, header: &str, text: &str) {
         if self.unknown_priorities.add(text) {
             tracing::warn!(
+                header,
                 value = text,
-                "x-priority names no band and has no effect: it is critical, high, normal or \
-                 best-effort"
+                "the header names no band and has no effect: X-Priority is critical, high, normal \
+                 or best-effort, X-Nexus-Priority is high or normal"
             );
         }
     }

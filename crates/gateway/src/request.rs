@@ -24,7 +24,7 @@ use crate::body_memory::Reservation;
 use crate::config::Config;
 use crate::hold_places::HoldPlace;
 use crate::ingress::{self, Intent};
-use crate::scheduler::Permit;
+use crate::scheduler::{Grant, Permit};
 use crate::state::State;
 
 pub(crate) use admission::Admitted;
@@ -67,13 +67,14 @@ impl Request {
         state: Arc<State>,
         config: Arc<Config>,
         mut intent: Box<Intent>,
-        record: RequestRecord,
+        mut record: RequestRecord,
     ) -> Box<Self> {
         let prefers = &mut intent.preferences;
         if let Some(at) = prefers.deadline_at {
             let left = deadline::until(at, state.clock.now().since(record.arrived));
             prefers.deadline = prefers.deadline.into_iter().chain([left]).min();
         }
+        record.warns_of_leaving = config.conventions.warns_of_leaving;
         if intent.workload.is_unused(&config) {
             state.observer.workloads.note_unused(record.arrived);
         }
@@ -97,6 +98,18 @@ impl Request {
     pub(crate) fn replaced_model(&self) -> Option<&str> {
         let (model, target) = (self.intent.model.as_deref()?, self.intent.target.as_deref()?);
         (model != target).then_some(model)
+    }
+
+    /// Adds the requests that wait to those at the backend, where they count as pending there.
+    fn count_waiting(&self, grant: &mut Grant) {
+        let Some(choice) = grant.choice.as_mut() else { return };
+        if !self.config.conventions.waiting_is_pending {
+            return;
+        }
+        let waiting = self.state.scheduler.with(|core, _| core.waiting_by_backend());
+        let more = waiting.get(&grant.backend).copied().unwrap_or_default();
+        choice.pending.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+        choice.depth = choice.pending.iter().sum();
     }
 
     /// The request as statistics of its backend know it.

@@ -281,8 +281,10 @@ impl State {
             for notice in &config.notices {
                 tracing::warn!("{notice}");
             }
+            let before = self.config.load().values.profile();
             self.configure(&config);
             tracing::info!("the configuration was reloaded");
+            tell_profile(before, config.values.profile());
         }
     }
 
@@ -297,5 +299,15 @@ impl State {
             // The file knows nothing of the cluster.
             Config { cluster: Arc::clone(&present.cluster), ..config.clone() }
         });
+    }
+}
+
+/// Tells the operator that other rules hold as a whole. What implies them may move in the file.
+fn tell_profile(before: Option<String>, now: Option<String>) {
+    let told = [before, now].map(|profile| profile.unwrap_or_else(|| "none".into()));
+    let [before, now] = told.each_ref().map(|profile| profile.split(',').next());
+    if before != now {
+        let [before, now] = told;
+        tracing::info!("profile {now} instead of {before}; `tidegate check` shows its rules");
     }
 }

@@ -191,6 +191,7 @@ impl Controller {
         let reading = backend.auto.reading(now);
         let start = backend.auto.measured_start(now);
         let full = self.full_at(backend);
+        let counted = full.filter(|_| !self.settings.route.terms().flat_depth);
         let in_flight = f64::from(backend.in_flight_total());
         Candidate {
             at,
@@ -199,7 +200,7 @@ impl Controller {
             handicap: backend.handicap,
             measured_latency_ms: start.map(|start| (start.secs_f64() * 1e3) as f32),
             pending: backend.in_flight,
-            request_weight: full.map_or(1.0, |full| FULL_COUNTS_AS / full) as f32,
+            request_weight: counted.map_or(1.0, |full| FULL_COUNTS_AS / full) as f32,
             engine_waiting: Some(backend.auto.engine_waiting(now)),
             kv_used: reading.map(|reading| reading.kv_used as f32),
             fill: full.map_or(0.0, |full| in_flight / full) as f32,

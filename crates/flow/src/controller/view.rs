@@ -1,5 +1,7 @@
 //! The current state, for status pages, metrics and tests.
 
+use std::collections::BTreeMap;
+
 use super::Controller;
 use super::eligibility::QueueKey;
 use crate::ask::{BANDS, BackendId, Band, FlowId, ModelId, Ticket};
@@ -123,6 +125,28 @@ impl Controller {
         })
     }
 
+    /// The waiting asks as a system without a queue would have them: each at one ready backend
+    /// that may take it. The backends of a set have equal parts; what is left over goes where the
+    /// part is smallest so far. It takes a step for each flow and band.
+    pub fn waiting_by_backend(&self) -> BTreeMap<BackendId, [u32; BANDS]> {
+        let mut waiting: BTreeMap<u32, [u32; BANDS]> = BTreeMap::new();
+        for flow_queue in self.flow_queues.ids().map(|at| &self.flow_queues[at]) {
+            let counts = waiting.entry(flow_queue.pool).or_default();
+            counts[flow_queue.band.index()] += flow_queue.waiting;
+        }
+        let mut parts: BTreeMap<BackendId, [u32; BANDS]> = BTreeMap::new();
+        for (pool, counts) in waiting {
+            let members = &self.supply.pools[pool as usize].members;
+            let members = members.iter().map(|&at| &self.supply.backends[at as usize]);
+            let mut ready: Vec<BackendId> =
+                members.filter(|backend| backend.ready).map(|backend| backend.id).collect();
+            for (band, count) in counts.into_iter().enumerate().rev() {
+                divide(count, band, &mut ready, &mut parts);
+            }
+        }
+        parts
+    }
+
     /// Every flow that is remembered.
     pub fn flows(&self) -> impl Iterator<Item = FlowView<'_>> {
         self.flows.slots().map(|slot| {
@@ -175,5 +199,20 @@ impl Controller {
         let flow = self.flows.resolve(flow)?;
         let pool = self.supply.pool_of(model)?;
         self.predicted_wait(QueueKey { flow, band, pool }, self.clock)
+    }
+}
+
+/// Adds equal parts of a count to the parts of these backends.
+fn divide(
+    count: u32,
+    band: usize,
+    backends: &mut [BackendId],
+    parts: &mut BTreeMap<BackendId, [u32; BANDS]>,
+) {
+    let number = backends.len() as u32;
+    let Some(each) = count.checked_div(number) else { return };
+    backends.sort_by_key(|id| (parts.get(id).map_or(0, |part| part.iter().sum()), id.0));
+    for (at, &id) in (0..).zip(&*backends) {
+        parts.entry(id).or_default()[band] += each + u32::from(at < count % number);
     }
 }

@@ -30,6 +30,8 @@ pub struct RouteTerms {
     pub boosts: [f64; BANDS],
     /// Points lost per ask in flight of the same or a higher band.
     pub depth_penalty: f64,
+    /// Whether these points are the same at every backend, however many asks fill it.
+    pub flat_depth: bool,
     /// Points lost per request waiting inside the engine.
     pub engine_waiting_penalty: f64,
     /// Points lost by a backend that is at its bound, unless bounds are fixed in requests.
@@ -63,6 +65,7 @@ impl Default for RouteTerms {
         Self {
             boosts: [-100.0, 0.0, 200.0, 500.0],
             depth_penalty: 50.0,
+            flat_depth: false,
             engine_waiting_penalty: 100.0,
             fill_penalty: 50.0,
             kv_penalty: 200.0,

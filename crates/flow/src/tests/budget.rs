@@ -56,6 +56,9 @@ fn d03_at_or_below_the_baseline_nothing_goes() {
             assert_eq!(budget.allowance(now(1)), Allowance::Closed, "{free}");
         }
     }
+    let mut budget = Budget::new(law(1.0));
+    budget.read(at(1.0, 1e6, 1));
+    assert_eq!(budget.allowance(now(1)), Allowance::Closed, "all is left to other work");
     let mut budget = Budget::new(law(0.3));
     budget.read(at(0.1 + 0.2, 1e6, 1));
     assert_eq!(budget.allowance(now(1)), Allowance::Closed, "0.1 + 0.2 is a little more than 0.3");
@@ -347,7 +350,7 @@ fn d02_a_request_takes_from_all_gates_or_from_none() {
 
 #[test]
 fn d03_impossible_baselines_are_refused() {
-    for baseline in [-0.1, 1.0, f64::NAN, f64::INFINITY] {
+    for baseline in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
         let law = BudgetSettings::new(MEASURED, baseline, Span::from_secs(1), Span::ZERO);
         assert!(law.is_err(), "{baseline}");
     }

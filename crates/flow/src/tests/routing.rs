@@ -2,7 +2,7 @@
 
 use super::fixture::{Fixture, backend, limited_to};
 use crate::{
-    Ask, BackendId, BackendSupply, BackendTraits, Band, ModelId, RouteChoice, RouteReason,
+    Ask, BackendId, BackendSupply, BackendTraits, Band, Bounds, ModelId, RouteChoice, RouteReason,
     RouteTerms, RouteWeights, Settings, Span, Ticket, Usage, Verdict,
 };
 
@@ -47,6 +47,23 @@ impl Fixture {
         let ask = self.ask("a");
         Ask { band, model: SHARED, ..ask }
     }
+}
+
+/// What an ask costs at a backend with two others, four of which fill it.
+fn penalty_at_four_places(flat_depth: bool) -> f64 {
+    let terms = RouteTerms { fill_penalty: 0.0, flat_depth, ..RouteTerms::default() };
+    let settings = Settings { route: RouteWeights::new(terms).unwrap(), ..Settings::default() };
+    let settings = Settings { bounds: Bounds::Auto, ..settings };
+    let sized = BackendSupply { places: Some(4), ..backend(0, &[SHARED.0, 10]) };
+    let mut fixture = Fixture::with(settings, &[sized]);
+    fixture.occupy(0, Band::Normal, 2);
+    let ask = fixture.shared(Band::Normal);
+    fixture.go(ask).2.score.depth_penalty
+}
+
+#[test]
+fn r02_the_penalty_of_an_ask_follows_the_size_of_its_backend_unless_it_is_flat() {
+    assert_eq!([false, true].map(penalty_at_four_places), [500.0, 100.0]);
 }
 
 #[test]

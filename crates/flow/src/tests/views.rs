@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::fixture::{Dice, Fixture, MODEL, backend, limited_to};
 use crate::{
-    Admission, Ask, BANDS, Band, Cascade, FlowClass, Settings, Span, Stage, StockUnit, Ticket,
-    Verdict, Weight,
+    Admission, Ask, BANDS, BackendId, Band, Cascade, FlowClass, Settings, Span, Stage, StockUnit,
+    Ticket, Verdict, Weight,
 };
 
 /// No backend is ready, so that every admitted ask waits.
@@ -55,6 +55,23 @@ fn c11_headroom_is_how_many_more_of_a_band_would_be_taken() {
             assert!(told <= fixture.gate.capacity(), "seed {seed}");
         }
     }
+}
+
+/// Each waiting ask counts at one ready backend, the higher bands first.
+#[test]
+fn r06_waiting_asks_are_divided_among_the_ready_backends() {
+    let mut gone = backend(2, &[MODEL.0]);
+    gone.ready = false;
+    let [one, two] = [0, 1].map(|id| backend(id, &[MODEL.0]));
+    let mut fixture = Fixture::with(limited_to(1.0), &[one, two, gone]);
+    assert!(fixture.gate.waiting_by_backend().values().flatten().all(|&count| count == 0));
+    fixture.start("a");
+    fixture.start("b");
+    for band in [Band::Normal, Band::Normal, Band::Normal, Band::Critical] {
+        fixture.queue("a", band);
+    }
+    let parts = [(BackendId(0), [0, 1, 0, 1]), (BackendId(1), [0, 2, 0, 0])];
+    assert_eq!(fixture.gate.waiting_by_backend(), parts.into());
 }
 
 /// Every ask is shown once, with its stage and its backend's stock.

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::bands::BandCounts;
 use super::health::QueueStatus;
-use super::pending::{self, Waiting};
 use crate::backend::{BackendStatus, Endpoint, StateWord};
 use crate::config::settings::BackendKind;
 use crate::state::State;
@@ -109,7 +108,7 @@ pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, V
     let (queue, bounds, mut views, waiting) = state.scheduler.with(|core, _| {
         let views: BTreeMap<BackendId, BackendView> =
             core.backends().map(|view| (view.id, view)).collect();
-        let waiting = if counts_waiting { pending::waiting(core) } else { Waiting::new() };
+        let waiting = if counts_waiting { core.waiting_by_backend() } else { BTreeMap::default() };
         (QueueStatus::of(core), core.settings().bounds, views, waiting)
     });
     let listed: Vec<_> = listed
@@ -123,7 +122,6 @@ pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, V
     // show.
     let holds = |view: &BackendView| view.in_flight.iter().any(|&count| count > 0);
     let roster = state.fleet.roster();
-    let waiting = pending::by_backend(&waiting, &roster);
     let leaving = |view: BackendView| {
         let known = roster.endpoint(view.id).map(|endpoint| &**endpoint);
         (leaving(view.id, known), Some(view))

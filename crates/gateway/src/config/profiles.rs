@@ -7,9 +7,9 @@
 
 use super::file::Format;
 use super::key_aliases::snake_case;
-use super::sections::ROOT;
+use super::sections::{QUEUE, ROOT};
 use super::settings::Profile;
-use crate::schema::{Node, Origin, Report, Table, Value, find, spelling};
+use crate::schema::{Key, Node, Origin, Report, Table, Value, find, spelling};
 
 /// The key of a profile.
 const PROFILE: &str = "profile";
@@ -41,6 +41,7 @@ const NEXUS: &[Assigned] = &[
     ("queue", "admission", "until-full"),
     ("retry", "attempts", "100000"),
     ("retry", "share", "100000"),
+    ("epp", "drain", "0s"),
 ];
 
 /// The design has no limit of the queue and of a wait: it sends every request to a backend. Its
@@ -128,9 +129,27 @@ pub(super) fn apply(root: &mut Table, implied: Option<Implied>) -> Profile {
     };
     let origin = Origin::Implied(format!("profile {}", spelling(profile)));
     for &(section, key, text) in values(profile) {
-        put(root, (section, key, text), &origin);
+        put(root, (section, key), |key| key.value_type.parse(text), &origin);
+    }
+    if profile != Profile::None {
+        hold_as_long_as_any(root, &origin);
     }
     profile
+}
+
+/// In no design a request waits longer because its model has no backend.
+fn hold_as_long_as_any(root: &mut Table, origin: &Origin) {
+    let given = match root.get("queue").map(|node| &node.value) {
+        Some(Value::Table(queue)) => queue.get("queue_ttl").map(|node| node.value.clone()),
+        _ => None,
+    };
+    let usual = QUEUE.find("queue_ttl").and_then(|key| key.default).unwrap_or_default();
+    // A value with a problem is reported once, under its own key.
+    let value = |key: &Key| {
+        let given = given.filter(|value| key.value_type.check(value).is_ok());
+        given.unwrap_or_else(|| key.value_type.parse(usual))
+    };
+    put(root, ("queue", "hold_ttl"), value, origin);
 }
 
 /// The values of a profile.
@@ -145,7 +164,12 @@ fn values(profile: Profile) -> impl Iterator<Item = &'static Assigned> {
     common.iter().chain(own)
 }
 
-fn put(root: &mut Table, (section, name, text): Assigned, origin: &Origin) {
+fn put(
+    root: &mut Table,
+    (section, name): (&'static str, &'static str),
+    value: impl FnOnce(&Key) -> Value,
+    origin: &Origin,
+) {
     let schema = ROOT.find(section).and_then(|key| key.value_type.section());
     let Some(key) = schema.and_then(|schema| schema.find(name)) else { return };
     let empty = || Node::given(Value::Table(Table::new()), section.into(), origin.clone());
@@ -155,7 +179,9 @@ fn put(root: &mut Table, (section, name, text): Assigned, origin: &Origin) {
     }
     let Value::Table(table) = &mut node.value else { return };
     if table.get(name).is_none_or(|given| given.value == Value::Null) {
-        let value = key.value_type.parse(text);
-        table.insert(name.into(), Node::given(value, format!("{section}.{name}"), origin.clone()));
+        table.insert(
+            name.into(),
+            Node::given(value(key), format!("{section}.{name}"), origin.clone()),
+        );
     }
 }

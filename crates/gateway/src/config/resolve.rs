@@ -30,12 +30,17 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
     validate(&sections::ROOT, &mut table, &Location::default(), report);
     let values = Values::new(table.clone(), report.file().map(Into::into));
     let root = Section::new(&sections::ROOT, table, Location::default(), report);
+    let profile: Profile = root.given("profile").unwrap_or_default();
+    let conventions = profile.conventions();
     let mut flow = queue::queue(&root.section("queue"));
     queue::controller(&root.section("controller"), &mut flow.settings);
+    if conventions.passes_when_off {
+        queue::pass_when_off(&mut flow.settings);
+    }
     let mut rules = flows::rules(root.sections("flows"), &mut flow.settings);
     let tenants = tenants::tenants(&root.sections("tenants"), &mut flow.settings, &mut rules);
     let identity = flows::identity(flow.parts, flow.session_parts, rules);
-    router::router(&root.section("router"), &mut flow.settings);
+    router::router(&root.section("router"), conventions, &mut flow.settings);
     queue::workload(&root.section("workload"), &mut flow.settings);
     let batch = batch::batch(&root.section("batch"));
     let names = models::names(root.sections("models"), report);
@@ -48,7 +53,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         epp: server::epp(&root.section("epp")),
         scaler: scaler::scaler(&root.section("scaler")),
         log: server::log(&root.section("log")),
-        conventions: root.given::<Profile>("profile").unwrap_or_default().conventions(),
+        conventions,
         traces: server::traces(&root.section("traces")),
         dbus: server::dbus(&root.section("dbus")),
         identity: tenants::by_tenant(identity, &root, &tenants),

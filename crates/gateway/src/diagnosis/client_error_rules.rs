@@ -106,6 +106,9 @@ fn unknown_priority(situation: &Situation) -> Option<StatusFinding> {
     );
     let finding = StatusFinding::new(UNKNOWN_PRIORITY, Level::Note, text)
         .figure("last_minute", lately as f64)
-        .advise("X-Priority is critical, high, normal or best-effort (docs/HEADERS.md).");
+        .advise(
+            "X-Priority is critical, high, normal or best-effort, and X-Nexus-Priority is high or \
+             normal (docs/HEADERS.md).",
+        );
     Some(finding)
 }

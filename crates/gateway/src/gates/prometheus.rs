@@ -74,7 +74,7 @@ impl Prometheus {
         context: &GateContext,
     ) -> Result<OpenGate, SetupError> {
         let source = Self::new((url, pool), query, gate, context)?;
-        let description = source.description();
+        let description = source.description(pool.unwrap_or_default());
         Ok(OpenGate::new(Source::polled(source), description, measured(true)))
     }
 
@@ -108,13 +108,12 @@ impl Prometheus {
         })
     }
 
-    fn description(&self) -> String {
+    /// Of several metrics the last reading names the one that counts, which may change.
+    fn description(&self, pool: &str) -> String {
         let query = match &self.query {
-            PromQuery::Metrics { measures, .. } => {
-                let first = measures.iter().flatten().next();
-                first.map(|metric| metric.series.as_str()).unwrap_or_default()
-            }
-            PromQuery::Expression(text) => text.as_str(),
+            PromQuery::Metrics { each: Some(_), .. } => format!("the fullest load of {pool:?}"),
+            PromQuery::Metrics { each: None, .. } => format!("the saturation of {pool:?}"),
+            PromQuery::Expression(text) => text.clone(),
         };
         format!("{query} by Prometheus at {}", self.server.base.origin())
     }

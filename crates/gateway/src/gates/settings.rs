@@ -27,8 +27,8 @@ pub(crate) const GATES: SectionSchema = SectionSchema::new(
             .required(),
         key(
             "baseline",
-            Number(Range::below(0.0, 1.0)),
-            "The free share that is left to other work.",
+            Number(Range::closed(0.0, 1.0)),
+            "The free share that is left to other work. At 1 the gate is closed.",
         )
         .default("0.2"),
         key(

@@ -126,7 +126,7 @@ fn d02_gates_that_cannot_work_are_errors_at_the_start() {
         (gate("g", constant_kind(1.0), each()), "how many servers are ready"),
         (gate("g", constant_kind(1.0), Capacity::Fixed(0.0)), "more than 0"),
         (gate("g", constant_kind(1.0), Capacity::Fixed(f64::INFINITY)), "more than 0"),
-        (GateSettings { baseline: 1.0, ..constant("g", 1.0, 1.0) }, "baseline is 1"),
+        (GateSettings { baseline: 1.5, ..constant("g", 1.0, 1.0) }, "baseline is 1.5"),
         (hasty, "until the next one"),
         (bytes, "in the unit"),
         (gate("g", gateway_kind(), Capacity::FromSource), "no gateway in this process"),

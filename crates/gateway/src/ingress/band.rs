@@ -15,9 +15,23 @@ use crate::band_alias;
 use crate::config::settings::Config;
 use crate::config::settings::tenants::Tenant;
 
-/// The band by the header of Nexus alone.
+/// A priority that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnknownPriority {
+    pub(crate) header: &'static str,
+    pub(crate) text: Box<str>,
+}
+
+/// The band by the header of Nexus.
 fn of_nexus(controls: &ControlHeaders<'_>) -> Option<Band> {
     controls.nexus_priority.and_then(text).and_then(band_alias::nexus_priority)
+}
+
+/// The lowest band, if the common header asks for it. Nexus has no batch work, which would come
+/// among its normal requests.
+fn of_batch_work(controls: &ControlHeaders<'_>) -> Option<Band> {
+    let stated = controls.priority.and_then(text).and_then(band_alias::band);
+    stated.filter(|band| *band == Band::BestEffort)
 }
 
 /// The band that a request states, if any: by a header or by the tier in its body.
@@ -27,7 +41,7 @@ pub(super) fn stated(
     tier: Option<Band>,
 ) -> Option<Band> {
     if config.conventions.nexus_priority_alone {
-        return of_nexus(controls);
+        return of_nexus(controls).or_else(|| of_batch_work(controls));
     }
     let objectives = [&config.objectives, &config.cluster.objectives];
     let said =
@@ -50,10 +64,18 @@ pub(crate) fn before_body(headers: &HeaderMap, config: &Config, caller: Option<&
     tenant.map_or(band, |tenant| band.min(tenant.band_max))
 }
 
-/// The text of `X-Priority`, if it names no band.
-pub(super) fn unknown(controls: &ControlHeaders<'_>) -> Option<Box<str>> {
-    let stated = controls.priority.and_then(text)?;
-    band_alias::band(stated).is_none().then(|| stated.into())
+/// The header and its text, if a header that states the band names none. A header that counts for
+/// nothing is not looked at.
+pub(super) fn unknown(controls: &ControlHeaders<'_>, config: &Config) -> Option<UnknownPriority> {
+    let priority = controls.priority.filter(|_| !config.conventions.nexus_priority_alone);
+    let priority = priority.and_then(text).filter(|text| band_alias::band(text).is_none());
+    let of_nexus = controls.nexus_priority.and_then(text);
+    let of_nexus = of_nexus.filter(|text| band_alias::nexus_priority(text).is_none());
+    let (header, text) = match priority {
+        Some(text) => ("x-priority", text),
+        None => ("x-nexus-priority", of_nexus?),
+    };
+    Some(UnknownPriority { header, text: text.into() })
 }
 
 /// The band of a request that states `stated`, else that of the first rule with one, else that of

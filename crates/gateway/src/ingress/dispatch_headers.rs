@@ -11,6 +11,8 @@ use super::headers::{JSON, REQUEST_ID, WORKLOAD, ends_here};
 use crate::hop_by_hop;
 
 const PRIORITY: HeaderName = HeaderName::from_static("x-priority");
+/// A receiver with the rules of Nexus knows no other header for work above normal.
+const NEXUS_PRIORITY: HeaderName = HeaderName::from_static("x-nexus-priority");
 /// Under the newer and the older name, because the receiver may know either.
 const OBJECTIVE: [HeaderName; 2] = [
     HeaderName::from_static("x-llm-d-inference-objective"),
@@ -46,6 +48,9 @@ impl DispatchHeaders<'_> {
         put(&mut headers, &HeaderName::from_static("traceparent"), self.trace());
         headers.insert(CONTENT_TYPE, JSON);
         headers.insert(PRIORITY, HeaderValue::from_static(self.priority));
+        if matches!(self.priority, "high" | "critical") {
+            headers.insert(NEXUS_PRIORITY, HeaderValue::from_static("high"));
+        }
         put(&mut headers, &REQUEST_ID, Some(self.id));
         let tenant = Some(self.tenant).filter(|name| !name.is_empty() && name.len() <= NAME_MAX);
         for (objective, fairness) in OBJECTIVE.iter().zip(&FAIRNESS) {
@@ -119,7 +124,22 @@ mod tests {
         ] {
             assert_eq!(headers[name], value, "{name}");
         }
-        assert!(!dispatched(&[], "").contains_key("x-llm-d-inference-fairness-id"));
+        let none = dispatched(&[], "");
+        assert!(!none.contains_key("x-llm-d-inference-fairness-id"));
+        assert!(!none.contains_key("x-nexus-priority"), "it knows nothing below normal");
+    }
+
+    #[test]
+    fn p02_work_above_normal_says_so_in_the_header_of_nexus_too() {
+        let (own, metadata) = (BTreeMap::new(), BTreeMap::new());
+        let (id, objective, tenant) = ("line-7", None, "");
+        let of = |priority| {
+            DispatchHeaders { id, priority, objective, tenant, own: &own, metadata: &metadata }
+                .to_header_map()
+        };
+        assert_eq!(of("critical")["x-nexus-priority"], "high");
+        assert_eq!(of("high")["x-nexus-priority"], "high");
+        assert!(!of("normal").contains_key("x-nexus-priority"));
     }
 
     #[test]

@@ -4,8 +4,7 @@
 use flow::Order;
 use flow::identity::{Attribute, NAME_MAX};
 use http::HeaderValue;
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::headers::text;
 use crate::config::Config;
@@ -39,11 +38,11 @@ pub(crate) enum WorkloadName {
     Generated(&'static str),
 }
 
-#[derive(Deserialize)]
-struct ContextJson<'a> {
-    workload_id: Option<String>,
-    #[serde(borrow)]
-    criticality: Option<&'a RawValue>,
+/// The fields of the header, as far as they are given.
+#[derive(Debug, Default)]
+struct ContextFields {
+    workload_id: String,
+    criticality: i64,
 }
 
 // === impl WorkloadContext ===
@@ -54,28 +53,47 @@ impl WorkloadContext {
             return Self::generated(UNKNOWN);
         };
         let bounded = Some(value).filter(|value| value.len() <= HEADER_MAX).and_then(text);
-        // serde would accept an array as the fields in their order.
-        let object = bounded.filter(|text| text.starts_with('{'));
-        let context = object.and_then(|text| serde_json::from_str::<ContextJson<'_>>(text).ok());
-        context.map_or_else(|| Self::generated(INVALID), Self::given)
+        let fields = bounded.and_then(ContextFields::parse);
+        fields.map_or_else(|| Self::generated(INVALID), Self::given)
     }
 
     const fn generated(prefix: &'static str) -> Self {
         Self { name: WorkloadName::Generated(prefix), criticality: CRITICALITY }
     }
 
-    fn given(context: ContextJson<'_>) -> Self {
-        let mut id = context.workload_id.unwrap_or_default();
+    fn given(fields: ContextFields) -> Self {
+        let ContextFields { workload_id: mut id, criticality } = fields;
         // JSON escapes could otherwise bring control characters into logs and pages.
         if id.contains(char::is_control) {
             return Self::generated(INVALID);
         }
         id.truncate(id.floor_char_boundary(NAME_MAX));
-        let said = context.criticality.and_then(|raw| raw.get().parse().ok());
+        let said = u8::try_from(criticality).ok();
         let criticality = said.filter(|level| (1..=5).contains(level)).unwrap_or(CRITICALITY);
         let name =
             if id.is_empty() { WorkloadName::Generated(EMPTY) } else { WorkloadName::Given(id) };
         Self { name, criticality }
+    }
+}
+
+// === impl ContextFields ===
+
+impl ContextFields {
+    /// Reads the header as the decoder of the source does, which is Go's: the case of a key does
+    /// not matter, `null` changes nothing, and a field of another type makes all of it invalid.
+    fn parse(text: &str) -> Option<Self> {
+        let object: Option<Map<String, Value>> = serde_json::from_str(text).ok()?;
+        let mut fields = Self::default();
+        for (key, value) in object.into_iter().flatten() {
+            match (key.to_lowercase().as_str(), value) {
+                ("workload_id", Value::String(id)) => fields.workload_id = id,
+                ("criticality", Value::Number(level)) => fields.criticality = level.as_i64()?,
+                ("workload_id" | "criticality", Value::Null) => {}
+                ("workload_id" | "criticality", _) => return None,
+                _ => {}
+            }
+        }
+        Some(fields)
     }
 }
 

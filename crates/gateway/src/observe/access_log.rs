@@ -52,10 +52,17 @@ impl AccessLog {
     /// Writes the lines of the choice of a backend.
     pub(super) fn write_decision(&self, record: &Record, pending: [u32; BANDS]) {
         let lines = decision_lines::write(record, pending);
+        lines.into_iter().chain(decision_lines::of_workload(record)).for_each(|it| self.say(&it));
+    }
+
+    /// Writes that the request has left its backend.
+    pub(super) fn write_end(&self, record: &Record) {
+        self.say(&decision_lines::of_end(record));
+    }
+
+    fn say(&self, line: &str) {
         let moment = clock::since_epoch();
-        for line in lines.into_iter().chain(decision_lines::of_workload(record)) {
-            self.buffer.push(access_line::message(&line, self.format, moment).as_bytes());
-        }
+        self.buffer.push(access_line::message(line, self.format, moment).as_bytes());
     }
 
     /// The number of dropped lines.

@@ -1,5 +1,5 @@
-//! The choice of a backend as log lines. Three of them have the format of an existing Ollama proxy,
-//! because operators of that proxy search logs for the first words of these lines.
+//! The choice of a backend as log lines, and the end of a request there. All but one have the form
+//! of an existing Ollama proxy, because operators of that proxy search logs for their first words.
 
 use flow::{BANDS, UrgencyTerms};
 
@@ -27,6 +27,12 @@ pub(super) fn write(record: &Record, pending: [u32; BANDS]) -> [String; 3] {
              queue_penalty={queue_penalty:.0})"
         ),
     ]
+}
+
+/// The line of a request that leaves its backend. Requests that leave none are looked for by it.
+pub(super) fn of_end(record: &Record) -> String {
+    let band = record.band.map_or("", |band| BAND_NAMES[band as usize]);
+    format!("[Queue] MarkRequestEnd: backend={} priority={band}", record.backend)
 }
 
 /// The number of requests, and those of each band that has any.

@@ -92,7 +92,8 @@ impl ModelCounters {
             None => self.count_push_error(record.outcome),
         }
         if outcome::is_cancel(record.outcome) {
-            self.cancelled[usize::from(record.attempts > 0)].fetch_add(1, Relaxed);
+            let at_backend = record.attempts > 0 && !record.waits;
+            self.cancelled[usize::from(at_backend)].fetch_add(1, Relaxed);
         }
         if record.attempts > 1 {
             self.retries.fetch_add(u64::from(record.attempts) - 1, Relaxed);

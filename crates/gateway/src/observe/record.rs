@@ -56,6 +56,8 @@ pub(crate) struct Record {
     pub(crate) score: f64,
     pub(crate) queue_penalty: f64,
     pub(crate) attempts: u32,
+    /// Whether it waits in the queue.
+    pub(crate) waits: bool,
     /// The status that was sent, 499 if the client disconnected, or 0 if it is unknown.
     pub(crate) status: u16,
     /// The error code, or `ok`.
@@ -134,6 +136,7 @@ impl Record {
             score: 0.0,
             queue_penalty: 0.0,
             attempts: 0,
+            waits: false,
             status: 0,
             outcome: "",
             bypassed: false,

@@ -3,6 +3,8 @@
 //! The cost is bounded by the live requests and by what the core remembers: about ten nanoseconds
 //! for each ask, flow and workload.
 
+use std::collections::BTreeMap;
+
 use flow::{
     AskView, BANDS, BackendId, BackendView, Band, Controller, Counters, Demand, ModelId, Span,
     Stage, Time,
@@ -109,6 +111,15 @@ impl Snapshot {
             workloads,
             fullness: Fullness::of(core, 1.0),
         }
+    }
+
+    /// The same with waiting requests among those at the backends.
+    pub(crate) fn with_waiting(mut self, waiting: &BTreeMap<BackendId, [u32; BANDS]>) -> Self {
+        for backend in &mut self.backends {
+            let more = waiting.get(&backend.id).copied().unwrap_or_default();
+            backend.in_flight.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+        }
+        self
     }
 
     /// The number of waiting requests.

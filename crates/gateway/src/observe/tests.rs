@@ -39,6 +39,7 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
         score: 1450.5,
         queue_penalty: -50.0,
         attempts: 1,
+        waits: false,
         status: 200,
         outcome: "ok",
         bypassed: true,
@@ -64,6 +65,7 @@ pub(super) fn refused(model: &str, outcome: &'static str, status: u16) -> Record
     Record {
         backend: String::new(),
         attempts: 0,
+        waits: false,
         status,
         outcome,
         bypassed: false,

@@ -93,9 +93,13 @@ impl ProxiedRequest {
         if self.may_wait(endpoint, failure.attempt)
             && (!blamed || (left && self.with_retries(RetryBudget::withdraw)))
         {
+            let position = match config.conventions.failed_goes_back {
+                true => RequeuePosition::Back,
+                false => failure.position,
+            };
             let pause = self.pause(failure.attempt, endpoint);
             self.last_failure = Some(cause);
-            return Next::Requeue(failure.position, pause);
+            return Next::Requeue(position, pause);
         }
         if blamed {
             state.fleet.forgive(&self.counted_at, self.request.begun().model);

@@ -1,6 +1,7 @@
 //! The error response of a refused request.
 
 use bytes::Bytes;
+use flow::identity::ABSENT;
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
@@ -19,7 +20,8 @@ pub(crate) enum ErrorFormat {
     OpenAi,
     /// `error` is the text itself.
     Ollama,
-    /// As OpenAI's, but without `param`, and a timeout in the queue does not tell its cause.
+    /// As OpenAI's, but without `param`, a timeout in the queue does not tell its cause, and a full
+    /// queue names the key of its limit.
     Nexus,
 }
 
@@ -97,11 +99,9 @@ pub(crate) fn body(refused: &Refused) -> Bytes {
 /// The JSON of a refusal.
 pub(crate) fn body_in(format: ErrorFormat, refused: &Refused) -> Bytes {
     let fault = &refused.fault;
-    let message = match fault {
-        Fault::FailedTimeout(waited, ..) if format == ErrorFormat::Nexus => {
-            Fault::QueueTimeout(*waited).message()
-        }
-        fault => fault.message(),
+    let message = match format {
+        ErrorFormat::Nexus => message_of_nexus(fault),
+        _ => fault.message(),
     };
     if format == ErrorFormat::Ollama {
         let error = OllamaError { error: &message, code: fault.code() };
@@ -115,6 +115,18 @@ pub(crate) fn body_in(format: ErrorFormat, refused: &Refused) -> Bytes {
     };
     // Strings always serialise; an empty body still has its status.
     serde_json::to_vec(&Envelope { error }).unwrap_or_default().into()
+}
+
+/// The text for clients of Nexus, whose queue has one limit, unless there are tenants.
+fn message_of_nexus(fault: &Fault) -> String {
+    match fault {
+        Fault::FailedTimeout(waited, ..) => Fault::QueueTimeout(*waited).message(),
+        Fault::FlowFull { flow, .. } if flow != ABSENT => fault.message(),
+        Fault::FlowFull { .. } | Fault::QueueFull | Fault::TooManyFlows => {
+            "The queue is full: as many requests wait as max_size allows. Try again later.".into()
+        }
+        fault => fault.message(),
+    }
 }
 
 // === impl ErrorFormat ===

@@ -17,8 +17,13 @@ pub(crate) enum Fault {
     TooManyFlows,
     QueueFull,
     Preempted,
-    NotCritical,
-    QueueDisabled,
+    /// It would have to wait, because all backends are busy, or because none is ready.
+    NotCritical {
+        ready: bool,
+    },
+    QueueDisabled {
+        ready: bool,
+    },
     ShuttingDown,
     WaitTooLong,
     /// Too many client connections.
@@ -156,6 +161,15 @@ impl Fault {
         }
     }
 
+    /// The same where no backend is ready, which the core does not tell from busy ones.
+    pub(crate) fn without_ready_backend(self) -> Self {
+        match self {
+            Self::NotCritical { .. } => Self::NotCritical { ready: false },
+            Self::QueueDisabled { .. } => Self::QueueDisabled { ready: false },
+            other => other,
+        }
+    }
+
     /// No backend serves the target, which most often is the model that the client named.
     pub(crate) fn model_not_found(model: &str, target: &str) -> Self {
         if target == model {
@@ -180,8 +194,8 @@ impl From<Refusal> for Fault {
             Refusal::TooManyFlows => Self::TooManyFlows,
             // As many asks as can be named is a full queue by another count.
             Refusal::QueueFull | Refusal::TooManyAsks => Self::QueueFull,
-            Refusal::NotCritical => Self::NotCritical,
-            Refusal::QueueDisabled => Self::QueueDisabled,
+            Refusal::NotCritical => Self::NotCritical { ready: true },
+            Refusal::QueueDisabled => Self::QueueDisabled { ready: true },
             Refusal::NoTimeToWait => Self::QueueTimeout(Span::ZERO),
             Refusal::WaitTooLong => Self::WaitTooLong,
             Refusal::DeadlineExceeded => Self::DeadlineExceeded,

@@ -20,8 +20,8 @@ impl Fault {
             Self::TooManyFlows => const { row("too_many_flows") },
             Self::QueueFull => const { row("queue_full") },
             Self::Preempted => const { row("preempted") },
-            Self::NotCritical => const { row("not_critical") },
-            Self::QueueDisabled => const { row("queue_disabled") },
+            Self::NotCritical { .. } => const { row("not_critical") },
+            Self::QueueDisabled { .. } => const { row("queue_disabled") },
             Self::ShuttingDown => const { row("shutting_down") },
             Self::WaitTooLong => const { row("wait_too_long") },
             Self::Overloaded => const { row("overloaded") },
@@ -95,8 +95,8 @@ impl Fault {
             Self::FlowFull { .. }
             | Self::TooManyFlows
             | Self::QueueFull
-            | Self::NotCritical
-            | Self::QueueDisabled
+            | Self::NotCritical { .. }
+            | Self::QueueDisabled { .. }
             | Self::WaitTooLong
             | Self::RateLimited(_)
             | Self::QuotaExceeded
@@ -239,10 +239,18 @@ impl Fault {
             Self::TooManyFlows => "The queue is full and takes no new flow: try again later.",
             Self::QueueFull => "The queue is full: try again later.",
             Self::Preempted => "A request of higher priority took this one's place: try again.",
-            Self::NotCritical => {
+            Self::NotCritical { ready: true } => {
                 "All backends are busy and only critical requests may wait: try again later."
             }
-            Self::QueueDisabled => "All backends are busy and queueing is off: try again later.",
+            Self::NotCritical { ready: false } => {
+                "No backend is ready and only critical requests may wait: try again later."
+            }
+            Self::QueueDisabled { ready: true } => {
+                "All backends are busy and queueing is off: try again later."
+            }
+            Self::QueueDisabled { ready: false } => {
+                "No backend is ready and queueing is off: try again later."
+            }
             Self::ShuttingDown => "The gateway is shutting down: try again, elsewhere if you can.",
             Self::WaitTooLong => {
                 "The wait would be longer than the objective, the deadline or the time to live of \

@@ -58,7 +58,8 @@ impl Request {
             return self.admitted_directly();
         }
         loop {
-            let grant = self.granted().await?;
+            let mut grant = self.granted().await?;
+            self.count_waiting(&mut grant);
             self.note(&grant);
             let endpoint = self.state.fleet.roster().endpoint(grant.backend).cloned();
             if let Some(endpoint) = endpoint {
@@ -190,10 +191,13 @@ impl Request {
         self.retried_late(Refused { fault, ..refused })
     }
 
-    /// The refusal with a longer time until the next try, while no backend is ready.
+    /// The refusal as it is while no backend is ready: it says so, and the next try is later.
     fn retried_late(&self, refused: Refused) -> Refused {
-        let least = (!self.has_backend()).then_some(RETRY_WITHOUT_BACKEND);
-        Refused { retry_after: refused.retry_after.max(least), ..refused }
+        if self.has_backend() {
+            return refused;
+        }
+        let retry_after = refused.retry_after.max(Some(RETRY_WITHOUT_BACKEND));
+        Refused { fault: refused.fault.without_ready_backend(), retry_after }
     }
 
     /// The time in the queue, without the time at backends that failed the request.

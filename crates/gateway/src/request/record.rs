@@ -48,6 +48,8 @@ pub(crate) struct RequestRecord {
     counters: RequestCounters,
     /// Whether the client left its response unread.
     stalled: bool,
+    /// Whether the log warns if the client leaves while it waits.
+    pub(crate) warns_of_leaving: bool,
     /// Only for a request that is sampled.
     trace: Option<Box<RequestTrace>>,
 }
@@ -72,6 +74,7 @@ impl RequestRecord {
             observer: Some(observer),
             counters: RequestCounters::default(),
             stalled: false,
+            warns_of_leaving: false,
         }
     }
 
@@ -91,8 +94,8 @@ impl RequestRecord {
     /// Copies what the client asks for.
     pub(crate) fn describe(&mut self, intent: &Intent) {
         self.identify(&intent.request_id);
-        if let (Some(observer), Some(text)) = (&self.observer, &intent.unknown_priority) {
-            observer.unknown_priority(text);
+        if let (Some(observer), Some(unknown)) = (&self.observer, &intent.unknown_priority) {
+            observer.unknown_priority(unknown.header, &unknown.text);
         }
         let record = &mut self.record;
         record.model.clone_from(&intent.model);
@@ -129,6 +132,7 @@ impl RequestRecord {
 
     /// A backend has been granted.
     pub(crate) fn granted(&mut self, endpoint: &Arc<Endpoint>) {
+        self.record.waits = false;
         self.record.backend = endpoint.name.clone();
         self.endpoint = Some(endpoint.begin_use());
         if let Some(trace) = &mut self.trace {
@@ -183,6 +187,8 @@ impl RequestRecord {
 
     /// The request has to wait.
     pub(crate) fn began_waiting(&mut self) {
+        self.leave_backend();
+        self.record.waits = true;
         if let Some(trace) = &mut self.trace {
             trace.began_waiting(self.clock.now());
         }
@@ -263,12 +269,15 @@ impl RequestRecord {
         self.stalled = true;
     }
 
-    /// The backend has ended its part. Its client may read for longer.
+    /// The request is no longer at its backend. Its client may read for longer.
     pub(crate) fn leave_backend(&mut self) {
-        self.endpoint = None;
+        if let (Some(_), Some(observer)) = (self.endpoint.take(), &self.observer) {
+            observer.left_backend(&self.record);
+        }
     }
 
     fn hand_over(&mut self, outcome: &'static str, now: Time) {
+        self.leave_backend();
         let Some(observer) = self.observer.take() else { return };
         if !self.is_paid {
             self.pay_owed();
@@ -303,6 +312,10 @@ impl Drop for RequestRecord {
     fn drop(&mut self) {
         if self.observer.is_none() {
             return;
+        }
+        if self.warns_of_leaving && self.record.waits {
+            let request_id = self.record.request_id.to_str().unwrap_or_default();
+            tracing::warn!(request_id, "a client left while its request waited in the queue");
         }
         let fault = if self.stalled { Fault::ClientStalled } else { Fault::ClientClosed };
         self.record.status = fault.status().as_u16();

@@ -26,6 +26,9 @@ pub(super) struct Queue {
 const WATERMARK: f64 = 2.0;
 const DEVIATION: f64 = 0.1;
 
+/// A stock that no backend reaches.
+const UNBOUNDED: f64 = 1e9;
+
 /// How many later requests of its flow may pass one, where requests have objectives.
 const CACHE_REORDER: u32 = 256;
 
@@ -133,6 +136,16 @@ pub(super) fn controller(section: &Section<'_>, settings: &mut Settings) {
     // A value with a problem may be the watermark.
     if !section.report().has_problems_in(&["controller"]) {
         notice_unused(section, settings);
+    }
+}
+
+/// Lets all requests pass to the ready backends if there is no queue: whoever switches it off does
+/// without its controller, too.
+pub(super) fn pass_when_off(settings: &mut Settings) {
+    let unbounded = Hysteresis::limit(UNBOUNDED);
+    let is_off = !settings.enabled || settings.total_capacity == 0;
+    if let (true, Ok(unbounded)) = (is_off, unbounded) {
+        settings.bounds = unbounded.into();
     }
 }
 

@@ -2,16 +2,18 @@
 
 use flow::{RouteTerms, RouteWeights, Settings};
 
+use crate::config::settings::Conventions;
 use crate::schema::Section;
 
 /// The keys of the boosts, from best-effort to critical.
 const BOOSTS: [&str; flow::BANDS] =
     ["best_effort_penalty", "normal_boost", "high_boost", "critical_boost"];
 
-pub(super) fn router(section: &Section<'_>, settings: &mut Settings) {
+pub(super) fn router(section: &Section<'_>, conventions: Conventions, settings: &mut Settings) {
     let scoring = section.section("priority_scoring");
     settings.cache_tokens = section.get("cache_tokens");
-    match RouteWeights::new(terms(section, &scoring)) {
+    let terms = RouteTerms { flat_depth: conventions.flat_depth, ..terms(section, &scoring) };
+    match RouteWeights::new(terms) {
         Ok(weights) => settings.route = weights,
         // Each number is in its range, so that only the order of the boosts can be wrong.
         Err(error) => {
@@ -33,5 +35,6 @@ fn terms(section: &Section<'_>, scoring: &Section<'_>) -> RouteTerms {
         adapter_bonus: section.get("adapter_bonus"),
         measured_share: section.get("measured_latency_share"),
         boosts: BOOSTS.map(|key| scoring.get(key)),
+        flat_depth: false,
     }
 }

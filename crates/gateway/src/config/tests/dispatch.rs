@@ -72,7 +72,7 @@ fn d02_a_gate_with_a_problem_is_reported_before_anything_runs() {
     reports(&gate("kind = 'constant'"), "capacity is missing");
     reports(&gate("kind = 'aimd'\nquery = 'x'"), "query means nothing to the kind \"aimd\"");
     reports(&gate("kind = 'redis'\ncapacity = 1"), "url is missing");
-    reports(&gate("kind = 'gateway'\nbaseline = 1.0"), "allowed is 0 to less than 1");
+    reports(&gate("kind = 'gateway'\nbaseline = 1.1"), "allowed is 0 to 1");
     reports(&gate("kind = 'gateway'\nrest = -1"), "allowed is 0 to 1000");
     reports(&gate("kind = 'constant'\ncapacity = 1\nrest = 1"), "means nothing to the kind");
     reports(&gate("kind = 'gateway'\ncapacity = 1\ncapacity_per_server = 1"), "leave one out");
@@ -186,6 +186,14 @@ fn m03_a_constant_gate_that_never_opens_gets_a_notice() {
     let text = "dispatch.gates[0].value is 0.2, not above the baseline 0.2: the gate never opens";
     assert_eq!(notices("0.2"), [text]);
     assert_eq!(notices("0.3"), [""; 0]);
+}
+
+/// The baseline of the design is a number from 0 to 1, both included.
+#[test]
+fn d03_a_baseline_of_one_keeps_a_gate_closed() {
+    let gate = "[[dispatch.gates]]\nname = 'g'\nkind = 'gateway'\nbaseline = 1.0\n";
+    let config = good(gate);
+    assert_eq!(config.dispatch.gates.last().map(|gate| gate.baseline), Some(1.0));
 }
 
 #[cfg(feature = "pubsub")]

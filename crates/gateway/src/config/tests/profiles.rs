@@ -98,7 +98,8 @@ fn g01_the_router_of_the_proxy_implies_its_rules_and_our_own_does_not() {
         implies(&config, Some("ollama-proxy, implied by router at t.yaml:1"));
         assert!(config.log.decisions && config.dbus.is_some());
         assert_eq!((config.flow.admission, config.flow.cache_tokens), (Admission::UntilFull, 0));
-        let proxy = Conventions { waiting_is_pending: true, ..Conventions::default() };
+        let proxy =
+            Conventions { waiting_is_pending: true, flat_depth: true, ..Conventions::default() };
         assert_eq!(config.conventions, proxy);
     }
     let scoring = "router: { priority_scoring: { critical_boost: 500 } }";
@@ -144,6 +145,33 @@ fn g01_a_profile_has_a_name_and_every_key_wins_over_it() {
     let wrong = bad("profile = 'nexsus'");
     assert!(wrong[0].contains("did you mean \"nexus\"?"), "{wrong:?}");
     assert!(bad("profile = 3")[0].contains("profile is 3"));
+}
+
+/// No design lets a request wait longer where its model has no backend.
+#[test]
+fn g01_q08_the_time_to_live_holds_without_a_backend_too() {
+    for (text, secs) in [
+        ("[queue]\nmax_wait_seconds = 7", 7),
+        ("[queue]\nmax_size = 7", 30),
+        ("[fair_request_queue]\nqueue_ttl = '90s'", 90),
+        ("profile = 'inference-gateway'", 30),
+        ("profile = 'ollama-proxy'", 600),
+        ("profile = 'nexus'\n[queue]\nhold_ttl = 40", 40),
+        ("", 300),
+    ] {
+        let config = good(text);
+        assert_eq!(config.hold.ttl, Span::from_secs(secs), "{text}");
+        assert_eq!(config.fleet.hold_ttl.as_secs(), secs, "{text}");
+    }
+    assert_eq!(bad("[queue]\nmax_wait_seconds = 'soon'").len(), 1, "a mistake is told once");
+}
+
+/// N07: a profile that promises 503 within a second lets no picker drain.
+#[test]
+fn g01_n07_the_picker_does_not_drain_under_nexus() {
+    let drain = |text: &str| good(text).epp.drain.as_secs();
+    assert_eq!([drain("profile = 'nexus'"), drain("profile = 'inference-gateway'")], [0, 3]);
+    assert_eq!(drain("profile = 'nexus'\n[epp]\ndrain = '2s'"), 2);
 }
 
 /// What a profile sets is told like every other value, one a line.

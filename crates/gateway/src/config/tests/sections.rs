@@ -353,6 +353,7 @@ fn r02_boosts_and_penalties_are_configured() {
     let terms = RouteTerms {
         boosts: [-50.0, 10.0, 300.0, 1000.0],
         depth_penalty: 1.0,
+        flat_depth: false,
         engine_waiting_penalty: 2.0,
         fill_penalty: 3.0,
         kv_penalty: 4.0,

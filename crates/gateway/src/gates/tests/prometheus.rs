@@ -53,6 +53,8 @@ async fn d02_d06_a_saturation_is_as_old_as_its_sample() {
     assert_eq!((found.left, found.saturation), (30, Some(0.5)));
     let by = "inference_extension_flow_control_pool_saturation{inference_pool=\"p\"}";
     assert_eq!(found.by.as_deref(), Some(by), "the metric that has a sample");
+    // The source does not name another metric than the reading.
+    assert!(found.source.starts_with("the saturation of \"p\" by Prometheus at "), "{found:?}");
     let received = fake.received.lock().unwrap()[0].clone();
     assert!(
         received.starts_with("GET /api/v1/query?query=label_replace%28max%28llm_d_epp_"),

@@ -18,20 +18,23 @@ fn given(id: &str, criticality: u8) -> (WorkloadName, u8) {
 fn w01_a_context_gives_an_id_and_a_criticality() {
     let said = br#"{"workload_id": "fraud-detection", "criticality": 5}"#;
     assert_eq!(origin(said), given("fraud-detection", 5));
+    assert_eq!(origin(br#"{"Workload_ID": "a", "CRITICALITY": 4}"#), given("a", 4));
     assert_eq!(origin(br#"{"criticality":1,"workload_id":"a","more":[1]}"#), given("a", 1));
     assert_eq!(origin(br#"{"workload_id":"a\/b \u00e9"}"#), given("a/b é", 3));
     assert_eq!(origin("{\"workload_id\":\"größe\"}".as_bytes()), given("größe", 3));
 }
 
 #[test]
-fn w01_a_criticality_out_of_range_or_of_another_type_is_three() {
-    for wrong in ["0", "-1", "6", "256", "99999999999999999999", "4.0", "1e0", "\"5\"", "null"] {
+fn w01_a_criticality_out_of_range_is_three_and_one_of_another_type_is_invalid() {
+    for wrong in ["0", "-1", "6", "256", "261", "null"] {
         let said = format!(r#"{{"workload_id":"a","criticality":{wrong}}}"#);
         assert_eq!(origin(said.as_bytes()), given("a", 3), "{wrong}");
     }
-    for wrong in ["true", "[5]", "{\"a\":5}"] {
+    let invalid = (WorkloadName::Generated("invalid-"), 3);
+    let types = ["99999999999999999999", "4.5", "4.0", "1e0", "\"5\"", "true", "[5]", "{\"a\":5}"];
+    for wrong in types {
         let said = format!(r#"{{"workload_id":"a","criticality":{wrong}}}"#);
-        assert_eq!(origin(said.as_bytes()), given("a", 3), "{wrong}");
+        assert_eq!(origin(said.as_bytes()), invalid, "{wrong}");
     }
     for right in 1..=5 {
         let said = format!(r#"{{"workload_id":"a","criticality":{right}}}"#);
@@ -43,7 +46,7 @@ fn w01_a_criticality_out_of_range_or_of_another_type_is_three() {
 fn w01_a_missing_invalid_or_empty_id_is_generated_as_in_the_source() {
     let missing = WorkloadContext::of(None);
     assert_eq!((missing.name, missing.criticality), (WorkloadName::default(), 3));
-    let wrong: [(&[u8], &str, u8); 13] = [
+    let wrong: [(&[u8], &str, u8); 14] = [
         (b"", "unknown-", 3),
         (b"not json", "invalid-", 3),
         (b"{\"workload_id\":", "invalid-", 3),
@@ -53,6 +56,7 @@ fn w01_a_missing_invalid_or_empty_id_is_generated_as_in_the_source() {
         (b"{\"workload_id\":\"a\\u0000b\",\"criticality\":5}", "invalid-", 3),
         (b"{\"workload_id\":\"\xff\"}", "invalid-", 3),
         (b"{}", "empty-", 3),
+        (b"null", "empty-", 3),
         (b"{\"criticality\":5}", "empty-", 5),
         (b"{\"workload_id\":\"\",\"criticality\":5}", "empty-", 5),
         (b"{\"workload_id\":null,\"criticality\":1}", "empty-", 1),

@@ -32,9 +32,14 @@ const COUNTERS: [PairCounter; 3] = [
     ("requests_expired", "Requests whose time to live ended in the queue.", |counters| {
         counters.ended_in(QUEUE_TIMEOUT)
     }),
-    ("requests_cancelled", "Requests whose client left or whose deadline passed.", |counters| {
-        model_counters::read(&counters.cancelled).iter().sum()
-    }),
+    (
+        "requests_cancelled",
+        "Requests whose client left or deadline passed in the queue.",
+        |counters| {
+            let [waiting, _] = model_counters::read(&counters.cancelled);
+            waiting
+        },
+    ),
 ];
 
 /// Writes all families.
