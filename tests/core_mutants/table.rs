@@ -491,7 +491,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "failed trials are free",
         file: "controller/complete.rs",
-        site: "if «!self.asks[slot].on_trial» {",
+        site: "«!on_trial» && granted != Time::NEVER",
         instead: "true",
         noticed_by: "n05_a_failed_trial",
     },

@@ -41,6 +41,7 @@ pub(crate) mod tests;
 
 pub(crate) use ended_requests::RequestMistake;
 pub(crate) use last_answers::LastRefusals;
+pub(crate) use metrics::ProcessStatus;
 pub(crate) use outcome::UNSEEN;
 pub(crate) use prometheus_writer::MetricsFormat;
 pub(crate) use record::{ChargedTokens, Record};
@@ -51,18 +52,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use flow::{
-    BANDS, BackendId, Band, Bounds, Controller, ModelId, RouteReason, ScaleGoal, Span, Ticket, Time,
-};
+use flow::{BANDS, BackendId, Band, Controller, ModelId, RouteReason, Span, Ticket, Time};
 use http::{HeaderMap, HeaderValue};
 use store::UsageKey;
 
-use crate::backend::{Attempt, BackendStatus};
+use crate::backend::Attempt;
 use crate::clock;
 use crate::config::settings::tenants::Tenant;
 use crate::config::settings::{Log, Traces};
 use crate::error_codes::{Blame, ErrorCode};
-use crate::hold_places::PlacesUsage;
 use crate::usage::Accounts;
 use access_log::AccessLog;
 use backend_counters::{BackendCounters, CountersByBackend};
@@ -88,18 +86,6 @@ pub(crate) struct IdNames<'a> {
     pub(crate) models: BTreeMap<ModelId, &'a str>,
     /// The ids of subsets, each with the id of its model.
     pub(crate) subsets: BTreeMap<ModelId, ModelId>,
-}
-
-/// The values of a scrape that neither the core nor a counter has.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ProcessStatus {
-    /// Requests that wait for a model without a backend.
-    pub(crate) hold: PlacesUsage,
-    pub(crate) backends: Vec<BackendStatus>,
-    /// What the number of backends aims at.
-    pub(crate) goal: ScaleGoal,
-    /// The bounds, if metrics are also written under the names of the Inference Gateway's proposal.
-    pub(crate) proposal: Option<Bounds>,
 }
 
 /// The counters of a request and of its last attempt, found once per request.

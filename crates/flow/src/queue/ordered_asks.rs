@@ -142,8 +142,8 @@ impl OrderedAsks {
         self.lines.first(LATE, &mut context, asks)
     }
 
-    /// Adds up to `count` fresh asks in the order of their turns, if that is the order `fifo`: those
-    /// that could go next without harm to their objective.
+    /// Adds up to `count` fresh asks in the order of their turns, if that is the order `fifo`:
+    /// those that could go next without harm to their objective.
     pub(crate) fn next_fresh(&self, count: usize, now: Time, asks: &Asks, found: &mut Vec<u32>) {
         let could_go = |&slot: &u32| !asks[slot].is_late(now) && asks[slot].deadline > now;
         let line = match &self.lines {

@@ -51,8 +51,8 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
         "preempted",
         503,
         Place,
-        "the queue or the flow was full, or `queue.hold_capacity` requests waited for models without \
-         a backend, and a request of a higher band took the place of this one",
+        "the queue or the flow was full, or `queue.hold_capacity` requests waited for models \
+         without a backend, and a request of a higher band took the place of this one",
     )
     .advising("Requests of higher bands took the places of lower ones. Add a backend."),
     code(
@@ -131,7 +131,8 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
         503,
         Backend,
         "no backend is configured or found yet; or no backend lists the configured model, and \
-         `queue.hold_capacity` requests of the same band or higher ones already wait for such models",
+         `queue.hold_capacity` requests of the same band or higher ones already wait for such \
+         models",
     )
     .advising("See which model clients ask for, in the access log."),
     code(

@@ -19,8 +19,9 @@ mod traces;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flow::ModelId;
+use flow::{Bounds, ModelId, ScaleGoal};
 
+use super::IdNames;
 use super::backend_counters::CountersByBackend;
 use super::enqueue_times::EnqueueTimes;
 use super::histogram::Histogram;
@@ -28,7 +29,8 @@ use super::labels::{ModelLabels, ModelNames};
 use super::model_counters::ModelCounters;
 use super::prometheus_writer::{Family, MetricType, MetricsText, Pair};
 use super::snapshot::Snapshot;
-use super::{IdNames, ProcessStatus};
+use crate::backend::BackendStatus;
+use crate::hold_places::PlacesUsage;
 
 pub(super) use self::process::write as write_process;
 pub(super) use self::tenants::write as write_tenants;
@@ -39,6 +41,18 @@ type CountersByModel = [(ModelNames, Arc<ModelCounters>)];
 
 /// The label values of models by id.
 type Targets = BTreeMap<ModelId, Arc<str>>;
+
+/// The values of a scrape that neither the core nor a counter has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProcessStatus {
+    /// Requests that wait for a model without a backend.
+    pub(crate) hold: PlacesUsage,
+    pub(crate) backends: Vec<BackendStatus>,
+    /// What the number of backends aims at.
+    pub(crate) goal: ScaleGoal,
+    /// The bounds, if metrics are also written under the names of the Inference Gateway's proposal.
+    pub(crate) proposal: Option<Bounds>,
+}
 
 /// The values of one scrape.
 #[derive(Clone, Copy, Debug)]

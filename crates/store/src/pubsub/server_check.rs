@@ -19,8 +19,8 @@ impl PubSubStore {
                 Err(error) => return Err(error),
             }
         }
-        if unusable.len() == self.queues.len() {
-            unusable.pop().map_or(Ok(()), Err)?;
+        if unusable.len() == self.queues.len() && !unusable.is_empty() {
+            return Err(unusable.swap_remove(0));
         }
         cautions
             .extend(unusable.into_iter().map(|error| format!("a queue cannot be used: {error}")));

@@ -166,16 +166,16 @@ impl Reference {
         before.iter().all(|&at| self.asks[at].prompt.passed < self.settings.cache_reorder)
     }
 
-    /// The most tokens of an ask's prompt that a backend with room has cached. If more than some are
-    /// asked for, a backend counts only with the first block that makes them more.
+    /// The most tokens of an ask's prompt that a backend with room has cached. If more than some
+    /// are asked for, a backend counts only with the first block that makes them more.
     fn most_cached(&self, ask: usize, bound: u64, than: Option<u64>) -> u64 {
         let Record { flow_queue, prompt, .. } = &self.asks[ask];
         let Prompt { blocks, tokens, .. } = prompt;
         let more = |at: &usize| than.is_none_or(|than| blocks.tokens_of(at + 1, *tokens) > than);
         let Some(decisive) = (0..blocks.hashes().len()).find(more) else { return 0 };
         let mut usable = self.usable(*flow_queue, bound);
-        let holds =
-            |at: usize| self.places.backends[at].cache.blocks.contains(&blocks.hashes()[decisive]);
+        let decisive = blocks.hashes()[decisive];
+        let holds = |at: usize| self.places.backends[at].cache.blocks.contains(&decisive);
         usable.retain(|&at| than.is_none() || holds(at));
         usable.into_iter().map(|backend| self.cached_at(backend, prompt)).max().unwrap_or(0)
     }
