@@ -278,7 +278,7 @@ fn x02_o06_a_model_that_returns_after_another_keeps_its_requests() {
 fn x02_o06_a_request_for_a_model_that_does_not_return_is_told_so() {
     let servers = two_models();
     let api = cluster(&servers);
-    let queue = "[queue]\nqueue_ttl = \"1h\"\nhold_ttl = \"1s\"\n";
+    let queue = "[queue]\nqueue_ttl = \"1h\"\nhold_ttl = \"5s\"\n";
     let gateway = emptied(&api, &format!("{TWO}{queue}"));
     // The client would wait for an hour.
     let held = gateway.enqueue(&chat("n").header("x-llm-d-inference-ttl", "3600"), 0);

@@ -28,7 +28,7 @@ fn queue_status_reports_the_position_while_waiting() {
 fn a_refusal_after_queue_status_began_is_an_event() {
     let backend = Backend::held();
     let (gateway, _running) =
-        Gateway::occupied(&format!("[queue]\nqueue_ttl = \"1s\"\n{ONE}"), &backend, &chat("m"));
+        Gateway::occupied(&format!("[queue]\nqueue_ttl = \"4s\"\n{ONE}"), &backend, &chat("m"));
     let ask = chat("m").streamed().header("X-Queue-Status", "sse");
     let answer = gateway.ask(&ask);
     assert_eq!(answer.status, 200);

@@ -125,7 +125,7 @@ fn g01_q07_c09_the_limits_of_the_queue_are_those_of_the_proposal() {
 #[test]
 fn g01_q08_c09_a_wait_ends_as_the_proposal_says() {
     let backend = Backend::held();
-    let ttl = "[fair_request_queue]\nqueue_ttl = \"1s\"\n";
+    let ttl = "[fair_request_queue]\nqueue_ttl = \"4s\"\n";
     let (gateway, running) = Gateway::occupied(&format!("{ttl}{ONE}"), &backend, &critical("m"));
     gateway.ask(&critical("m")).refused(503, "queue_timeout");
     let late = gateway.ask(&critical("m").header("X-Request-Timeout-Ms", "50"));
