@@ -27,7 +27,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "work that fails is refunded",
         file: "controller/complete.rs",
-        site: "granted != Time::NEVER && «now.since(granted) < WORK_FROM»",
+        site: "granted != Time::NEVER && «now.since(granted) < NO_WORK»",
         instead: "true",
         noticed_by: "endings::q03_work",
     },

@@ -108,6 +108,10 @@ pub struct Ask {
     pub adapter: Option<u32>,
 }
 
+/// A backend that fails an ask within this time has done no work for it. Later it has worked, or
+/// its place was taken as if it had.
+pub const NO_WORK: Span = Span::from_millis(250);
+
 /// The actual cost of an ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {

@@ -86,7 +86,8 @@ mod workload;
 mod tests;
 
 pub use ask::{
-    Ask, BANDS, BackendId, Band, COST_MAX, FlowId, ModelId, Ticket, Usage, Workload, WorkloadId,
+    Ask, BANDS, BackendId, Band, COST_MAX, FlowId, ModelId, NO_WORK, Ticket, Usage, Workload,
+    WorkloadId,
 };
 pub use auto_watermark::{AutoBound, AutoLimits, EngineReading};
 pub use controller::Controller;

@@ -2,15 +2,11 @@
 
 use super::Controller;
 use super::eligibility::QueueKey;
-use crate::ask::{BackendId, COST_MAX, Ticket, Usage};
+use crate::ask::{BackendId, COST_MAX, NO_WORK, Ticket, Usage};
 use crate::outcome::{Eviction, Misuse, RequeuePosition, Stage};
 use crate::queue::asks::{AskRecord, Phase};
 use crate::supply::DETOURS_MAX;
-use crate::time::{Span, Time};
-
-/// A backend that has had an ask for this long has worked on it, or its place was taken as if it
-/// had.
-const WORK_FROM: Span = Span::from_millis(250);
+use crate::time::Time;
 
 /// The change of an ask's charge.
 struct Recharge {
@@ -68,8 +64,7 @@ impl Controller {
 
     /// A backend failed the ask. The deadline stays, and the ask needs no room in the queue. At the
     /// back of its flow it avoids that backend, and those that it avoids already, while another one
-    /// of its model is ready;
-    /// [`Controller::widen`] ends this.
+    /// of its model is ready; [`Controller::widen`] ends this.
     ///
     /// The charge is refunded in full if the ask failed at once. Otherwise a flow whose asks end in
     /// errors after their work would get the backends for nothing. A failed trial keeps its charge,
@@ -161,7 +156,7 @@ impl Controller {
     /// Whether a backend that failed an ask did no work for it, and the ask took no trial.
     fn failed_at_once(&self, slot: u32, now: Time) -> bool {
         let AskRecord { on_trial, granted, .. } = self.asks[slot];
-        !on_trial && granted != Time::NEVER && now.since(granted) < WORK_FROM
+        !on_trial && granted != Time::NEVER && now.since(granted) < NO_WORK
     }
 
     /// The caller has sent an ask in flight to another backend: it counts there from now on. An

@@ -1,4 +1,4 @@
-//! Turns for the first reviews of tokens. Anybody can send tokens that nobody knows, and each costs
+//! Turns for the first reviews of tokens. Any client can send unknown tokens, and each costs
 //! the API server a request, so few are reviewed at once. The places go around among the addresses
 //! that wait: a flood from one of them delays another by one turn, and refuses nobody else.
 

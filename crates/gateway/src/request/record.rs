@@ -6,7 +6,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use flow::{BANDS, RouteReason, Span, Ticket, Time};
+use flow::{BANDS, NO_WORK, RouteReason, Span, Ticket, Time};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
@@ -18,9 +18,6 @@ use crate::observe::{ChargedTokens, Observer, Record, RequestCounters, RequestTr
 use crate::reply::Fault;
 use crate::tenants::Charge;
 use crate::tls_listener::ClientCertificate;
-
-/// An attempt that fails within this time was no work.
-const NO_WORK: Span = Span::from_millis(250);
 
 /// Owns the [`Record`] of a request until the request ends. Dropped before, it records that the
 /// client left.

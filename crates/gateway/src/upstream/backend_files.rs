@@ -93,7 +93,7 @@ impl BackendFiles {
         }
         let file = file.await;
         drop(waiter);
-        // Whoever takes a sender out of the list sends a file.
+        // A sender that was taken out of the list is used.
         file.unwrap_or_else(|_| {
             self.inner().used += 1;
             OpenFile(Arc::clone(self))

@@ -1,38 +1,24 @@
 //! Which path was meant by one at which there is nothing.
 
-use super::MESSAGES;
+use super::operation::{ENGINE_PATHS, MESSAGES, work_paths};
 use crate::schema;
 
-/// The paths of work that vLLM and llama.cpp have outside `/v1/`.
-pub(super) const ENGINE_PATHS: [&str; 4] = ["/tokenize", "/detokenize", "/rerank", "/score"];
-
 /// The paths of work that clients ask for most.
-const USUAL: [&str; 12] = [
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/responses",
-    "/v1/embeddings",
-    MESSAGES,
-    "/v1/files",
-    "/v1/batches",
-    "/api/chat",
-    "/api/generate",
-    "/api/embed",
-    "/api/embeddings",
-    "/api/show",
-];
+fn usual() -> impl Iterator<Item = &'static str> {
+    work_paths().chain([MESSAGES, "/v1/files", "/v1/batches"])
+}
 
 /// Whether a path is one of those that clients ask for most.
 pub(crate) fn is_usual(path: &str) -> bool {
-    USUAL.contains(&path) || ENGINE_PATHS.contains(&path)
+    usual().chain(ENGINE_PATHS).any(|usual| usual == path)
 }
 
 /// The usual path that is nearest to another one. A base URL without `/v1`, or with it twice, is a
 /// frequent mistake, so that only the ends are compared.
 pub(crate) fn meant(path: &str) -> Option<&'static str> {
     let written = end(path);
-    let nearest = schema::nearest(written, USUAL.map(end))?;
-    USUAL.into_iter().find(|usual| end(usual) == nearest && *usual != path)
+    let nearest = schema::nearest(written, usual().map(end))?;
+    usual().find(|usual| end(usual) == nearest && *usual != path)
 }
 
 /// What follows the last `/v1/`, or the first slash.

@@ -6,7 +6,7 @@
 
 use http::Method;
 
-use super::{Api, ENGINE_PATHS, ROOT, RequestKind, is_read, upstream};
+use super::{Api, ROOT, RequestKind, is_read, upstream};
 
 /// The kinds of work, by their paths.
 const WORK: [(&str, RequestKind); 9] = [
@@ -20,6 +20,9 @@ const WORK: [(&str, RequestKind); 9] = [
     ("/api/embeddings", RequestKind::Embedding),
     ("/api/show", RequestKind::Description),
 ];
+
+/// The paths of work that vLLM and llama.cpp have outside `/v1/`.
+pub(super) const ENGINE_PATHS: [&str; 4] = ["/tokenize", "/detokenize", "/rerank", "/score"];
 
 /// The paths that change the models of a server.
 const MODEL_CHANGES: [&str; 10] = [
@@ -49,8 +52,12 @@ pub(super) const OBJECTS: [&str; 4] = [BLOBS, CARDS, "/v1/files/", "/v1/batches/
 
 /// Every path that a lock is on, or by which a request is read.
 pub(super) fn known() -> impl Iterator<Item = &'static str> {
-    let work = WORK.into_iter().map(|(path, _)| path);
-    work.chain([MESSAGES]).chain(MODEL_CHANGES).chain(LISTS)
+    work_paths().chain([MESSAGES]).chain(MODEL_CHANGES).chain(LISTS)
+}
+
+/// The paths whose bodies are read as work.
+pub(super) fn work_paths() -> impl Iterator<Item = &'static str> {
+    WORK.into_iter().map(|(path, _)| path)
 }
 
 /// The API and the kind of a request. Only POST carries work: other methods on the same path (a

@@ -16,7 +16,7 @@ const DECODINGS_MAX: usize = 4;
 
 /// Checks that all servers read a path alike.
 pub(crate) fn check(path: &str) -> Result<(), Fault> {
-    if is_usual(path) {
+    if is_plain(path) {
         return Ok(());
     }
     let form = one_form(path).ok_or_else(ambiguous)?;
@@ -27,7 +27,7 @@ pub(crate) fn check(path: &str) -> Result<(), Fault> {
 }
 
 /// Whether a path is in its one form at first sight, as most are.
-fn is_usual(path: &str) -> bool {
+fn is_plain(path: &str) -> bool {
     let usual = |letter: u8| matches!(letter, b'a'..=b'z' | b'0'..=b'9' | b'/' | b'_' | b'-');
     path.bytes().all(usual) && !path.contains("//") && !path.ends_with('/')
 }
