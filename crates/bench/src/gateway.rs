@@ -6,6 +6,7 @@
 
 mod auth_cost;
 mod bands;
+mod busy;
 mod cost;
 pub(crate) mod dialing;
 mod floor;
@@ -47,6 +48,9 @@ pub(crate) fn suite() -> Suite {
         notes: notes(),
         benchmarks: &[
             ("post", |bench| Box::pin(cost::post(bench))),
+            ("busy, 64", |bench| Box::pin(busy::few(bench))),
+            ("busy, 256", |bench| Box::pin(busy::more(bench))),
+            ("busy, 1000", |bench| Box::pin(busy::many(bench))),
             ("prompt", |bench| Box::pin(cost::prompt(bench))),
             ("stream", |bench| Box::pin(cost::stream(bench))),
             ("paced", |bench| Box::pin(cost::paced(bench))),

@@ -27,6 +27,7 @@ pub(crate) mod retry_after;
 mod routing;
 mod slack;
 pub(crate) mod view;
+mod warm;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -45,6 +46,7 @@ use crate::queue::flow_queue::{FlowQueue, FlowQueues};
 use crate::queue::heap::Positions;
 use crate::queue::hierarchy::Level;
 use crate::queue::timing_wheel::TimingWheel;
+use crate::queue::warm_asks::WarmAsks;
 use crate::reserve::Reserve;
 use crate::route::{RouteChoice, RoutePreference};
 use crate::settings::Settings;
@@ -97,6 +99,8 @@ pub struct Controller {
     pub(crate) choices: Vec<Option<RouteChoice>>,
     /// The prompts of live asks, by slot, if prefix caches count.
     pub(crate) prompts: Vec<AskPrompt>,
+    /// The waiting asks whose prompts are cached, if the order inside a flow gives way to that.
+    pub(crate) warm: WarmAsks,
     pub(crate) flows: Flows,
     pub(crate) flow_queues: FlowQueues,
     /// The position of each active flow queue in the heap of its fair queue.
@@ -148,6 +152,7 @@ impl Controller {
             preferences: BTreeMap::new(),
             choices: Vec::new(),
             prompts: Vec::new(),
+            warm: WarmAsks::default(),
             flow_queues: FlowQueues::default(),
             positions: Positions::new(),
             supply: Supply::default(),

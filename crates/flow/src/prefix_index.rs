@@ -77,9 +77,16 @@ impl PrefixIndex {
 
     /// Enters a prompt that the backend computes now, and evicts what no longer fits.
     pub fn enter(&mut self, prompt: &[u64]) {
+        self.enter_telling(prompt, |_| {});
+    }
+
+    /// The same; tells each block that was not held.
+    pub(crate) fn enter_telling(&mut self, prompt: &[u64], mut begins: impl FnMut(u64)) {
         let fitting = prompt.len().min(self.limit as usize);
         for &hash in prompt[..fitting].iter().rev() {
-            self.touch(hash);
+            if self.touch(hash) {
+                begins(hash);
+            }
         }
         self.evict_surplus();
     }
@@ -154,13 +161,13 @@ impl PrefixIndex {
         }
     }
 
-    /// Makes a block the one used last; enters it if it is not held.
-    fn touch(&mut self, hash: u64) {
+    /// Makes a block the one used last; enters it, and returns true, if it is not held.
+    fn touch(&mut self, hash: u64) -> bool {
         if let Ok(at) = self.find(hash) {
             let slot = self.table[at];
             self.order.remove(slot);
             self.order.push(slot);
-            return;
+            return false;
         }
         if self.held >= self.limit {
             self.evict_oldest();
@@ -174,6 +181,7 @@ impl PrefixIndex {
         }
         self.order.push(slot);
         self.held += 1;
+        true
     }
 
     fn new_slot(&mut self, hash: u64) -> u32 {

@@ -22,3 +22,4 @@ pub(crate) mod session_order;
 pub(crate) mod timing_wheel;
 pub(crate) mod urgency;
 pub(crate) mod virtual_clock;
+pub(crate) mod warm_asks;

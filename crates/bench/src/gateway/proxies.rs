@@ -25,8 +25,8 @@ pub(crate) enum Proxy {
     Nginx { limit: Option<usize> },
     /// nginx with TLS for clients.
     NginxTls { files: CertificateFiles },
-    /// HAProxy, perhaps with TLS for clients.
-    Haproxy { tls: Option<CertificateFiles> },
+    /// HAProxy, at most so many requests at the backend, perhaps with TLS for clients.
+    Haproxy { limit: Option<usize>, tls: Option<CertificateFiles> },
 }
 
 /// Starts peers; their files are gone when this is dropped.
@@ -49,7 +49,8 @@ impl Proxy {
     /// The proxies to compare with that are installed here.
     pub(crate) fn others(limit: Option<usize>) -> Vec<Self> {
         let nginx = has_nginx().then_some(Self::Nginx { limit });
-        [Self::Floor { limit }].into_iter().chain(nginx).collect()
+        let haproxy = has_haproxy().then_some(Self::Haproxy { limit, tls: None });
+        [Self::Floor { limit }].into_iter().chain(nginx).chain(haproxy).collect()
     }
 }
 
@@ -111,7 +112,9 @@ impl Fixture {
             }
             Proxy::Nginx { limit } => self.start_nginx(&log, (backend, *limit), None).await,
             Proxy::NginxTls { files } => self.start_nginx(&log, (backend, None), Some(files)).await,
-            Proxy::Haproxy { tls } => self.start_haproxy(&log, backend, tls.as_ref()).await,
+            Proxy::Haproxy { limit, tls } => {
+                self.start_haproxy(&log, (backend, *limit), tls.as_ref()).await
+            }
         }
     }
 
@@ -136,7 +139,7 @@ impl Fixture {
     async fn start_haproxy(
         &mut self,
         log: &Path,
-        backend: SocketAddr,
+        (backend, limit): (SocketAddr, Option<usize>),
         tls: Option<&CertificateFiles>,
     ) -> Result<Process> {
         let listen = free()?;
@@ -145,7 +148,7 @@ impl Fixture {
             Some(files) => ("HAProxy, TLS", format!(" ssl crt {}", files.both.display())),
         };
         let config = self.file("cfg");
-        fs::write(&config, haproxy(&format!("{listen}{door}"), backend))?;
+        fs::write(&config, haproxy(&format!("{listen}{door}"), backend, limit))?;
         let mut command = self.cores.command(&installed("haproxy").context("HAProxy is missing")?);
         command.arg("-db").arg("-f").arg(config);
         Process::start(name, &mut command, log, Ready::Listens(listen)).await
@@ -223,14 +226,15 @@ fn nginx_tls(listen: SocketAddr, files: &CertificateFiles) -> String {
 }
 
 /// One thread, kept connections to the backend, and no log, as the others.
-fn haproxy(door: &str, backend: SocketAddr) -> String {
+fn haproxy(door: &str, backend: SocketAddr, limit: Option<usize>) -> String {
+    let limit = limit.map(|limit| format!(" maxconn {limit}")).unwrap_or_default();
     format!(
         "global\n  nbthread 1\n  maxconn 8000\n  ssl-default-bind-options ssl-min-ver TLSv1.3\n\
          defaults\n  mode http\n  timeout connect 10s\n  timeout client 60s\n\
          \x20 timeout server 600s\n\
          \x20 http-reuse always\n\
          frontend clients\n  bind {door}\n  default_backend origin\n\
-         backend origin\n  server origin {backend} pool-max-conn {KEPT}\n"
+         backend origin\n  server origin {backend} pool-max-conn {KEPT}{limit}\n"
     )
 }
 

@@ -11,6 +11,8 @@ use super::dialing::CertificateFiles;
 /// More than the clients send at once.
 const PLENTY: usize = 1000;
 
+const BY_TEAM: &str = "flow_by = [\"header:x-team\"]";
+
 /// How many the headline case lets in.
 pub(crate) const HEADLINE_AT_ONCE: usize = 8;
 /// How many requests the gateway of [`few_places`] sends to the backend at once.
@@ -25,13 +27,32 @@ pub(crate) fn flow_control() -> String {
     config(PLENTY, "", "access = false")
 }
 
-/// The same with TLS for clients.
+/// Two backends and a flow for each team; no request waits.
+pub(super) fn passing(backend: u16) -> String {
+    format!("{}{}", config(PLENTY, BY_TEAM, "access = false"), second(backend))
+}
+
+/// The same with the bounds that the program finds by itself: most requests wait.
+pub(super) fn waiting(backend: u16) -> String {
+    let log = "[log]\naccess = false\n";
+    format!("[server]\nworkers = 1\n{log}[queue]\n{BY_TEAM}\n{}", second(backend))
+}
+
+/// Another name of the same backend, so that there is a choice.
+fn second(port: u16) -> String {
+    format!(
+        "[[backends]]\nid = \"second\"\nurl = \"http://localhost:{port}\"\nkind = \"generic\"\n\
+         models = [\"m\"]\n"
+    )
+}
+
+/// Flow control as it comes, with TLS for clients.
 pub(super) fn with_tls(files: &CertificateFiles) -> String {
     let CertificateFiles { certificate, key, .. } = files;
     format!("{}[server.tls]\ncert_file = {certificate:?}\nkey_file = {key:?}\n", flow_control())
 }
 
-/// The same with a line for every request.
+/// Flow control as it comes, with a line for every request.
 pub(crate) fn logged() -> String {
     config(PLENTY, "", "access = true")
 }

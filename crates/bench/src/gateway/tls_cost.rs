@@ -42,8 +42,8 @@ async fn measure(
         peers.push((Proxy::Nginx { limit: None }, &plain));
     }
     if has_haproxy() {
-        peers.push((Proxy::Haproxy { tls: Some(files.clone()) }, &tls));
-        peers.push((Proxy::Haproxy { tls: None }, &plain));
+        peers.push((Proxy::Haproxy { limit: None, tls: Some(files.clone()) }, &tls));
+        peers.push((Proxy::Haproxy { limit: None, tls: None }, &plain));
     }
     let mut all = Vec::new();
     for (peer, dialing) in peers {

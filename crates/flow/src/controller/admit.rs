@@ -345,7 +345,9 @@ impl Controller {
         let after = self.settings.overload_after;
         self.fair_queues[pool as usize][band].began_waiting(u64::from(cost), after, now);
         if first {
+            self.flow_queues[at].passed_by.clear();
             self.join(at, cost);
         }
+        self.watch_prompt(slot);
     }
 }

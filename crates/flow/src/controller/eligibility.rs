@@ -8,7 +8,7 @@ use super::Controller;
 use crate::ask::Band;
 use crate::links::NONE;
 use crate::queue::fair_queue::FairQueue;
-use crate::queue::flow_queue::FlowQueue;
+use crate::queue::flow_queue::{FlowQueue, PassedBy};
 use crate::queue::ordered_asks::OrderedAsks;
 use crate::queue::virtual_clock::NEW;
 
@@ -49,6 +49,7 @@ impl Controller {
             tag: NEW,
             weight: self.flows.policy(flow).weight,
             ordered: OrderedAsks::new(self.settings.order),
+            passed_by: PassedBy::default(),
             waiting: 0,
             flow,
             pool,

@@ -91,6 +91,7 @@ impl Controller {
         let (at, band, cost) = (record.flow_queue, record.band.index(), u64::from(record.cost));
         let flow_queue = &mut self.flow_queues[at];
         flow_queue.ordered.remove(slot, &mut self.asks);
+        self.warm.remove(slot);
         flow_queue.waiting -= 1;
         flow_queue.cost_waiting -= cost;
         let (flow, pool) = (flow_queue.flow, flow_queue.pool);

@@ -30,8 +30,6 @@ pub(crate) struct AskPrompt {
     pub(crate) uncomputed: u32,
     /// The tokens of other asks that the backend had to compute before it.
     ahead: u32,
-    /// How many later asks of its flow queue went before it.
-    pub(crate) passed: u32,
     /// While it waits for a cache, and could go elsewhere.
     pub(crate) awaits: Option<CacheWait>,
 }
@@ -129,12 +127,16 @@ impl Controller {
         let cached = kept.blocks.tokens_of(held, record.prompt());
         (kept.cached_blocks, kept.cached_tokens) = (held as u32, capped(cached));
         kept.ahead = capped(backend.uncomputed);
-        backend.prefixes.enter(kept.blocks.hashes());
+        let (watched, mut begun) = (!self.warm.is_empty(), Vec::new());
+        let tell = |block| begun.extend(watched.then_some(block));
+        backend.prefixes.enter_telling(kept.blocks.hashes(), tell);
         // Without a report of the first token it would count until the ask ends.
         let seen = record.streamed || self.settings.bounds == Bounds::Auto;
         kept.uncomputed = if seen { capped(record.prompt() - cached) } else { 0 };
         backend.uncomputed += u64::from(kept.uncomputed);
+        let backend = record.backend;
         self.end_cache_wait(slot, cached);
+        self.look_again_for(&begun, backend);
     }
 
     /// Takes the prompt of an ask out of the count of its backend: it has been computed, or the ask

@@ -124,7 +124,8 @@ impl Controller {
         let alive: BTreeSet<ModelId> =
             self.asks.slots().map(|slot| self.asks[slot].model_id()).collect();
         self.supply.rebuild_pools(&alive);
-        let flow_queues = std::mem::take(&mut self.flow_queues);
+        let mut flow_queues = std::mem::take(&mut self.flow_queues);
+        self.warm.clear();
         self.positions.clear();
         let fair_queues = std::mem::take(&mut self.fair_queues);
         self.reserves.clear();
@@ -135,7 +136,7 @@ impl Controller {
             self.flows[flow].first_flow_queue = NONE;
         }
         self.capacity.sessions.clear();
-        self.reassign_asks(&flow_queues, &fair_queues);
+        self.reassign_asks(&mut flow_queues, &fair_queues);
         self.recount_held(|_| true);
         for flow_queue in self.flow_queues.ids().collect::<Vec<_>>() {
             self.resume(flow_queue);
@@ -164,17 +165,20 @@ impl Controller {
     /// Moves every live ask to its new flow queue.
     fn reassign_asks(
         &mut self,
-        flow_queues: &FlowQueues,
+        flow_queues: &mut FlowQueues,
         fair_queues: &[[FairQueue; crate::BANDS]],
     ) {
         let mut slots: Vec<u32> = self.asks.slots().collect();
         slots.sort_by_key(|&slot| self.asks[slot].sequence);
         for slot in slots {
-            let FlowQueue { tag, flow, pool, band, .. } = flow_queues[self.asks[slot].flow_queue];
+            let old = &mut flow_queues[self.asks[slot].flow_queue];
+            let passed_by = std::mem::take(&mut old.passed_by);
+            let FlowQueue { tag, flow, pool, band, .. } = *old;
             let was = &fair_queues[pool as usize][band.index()].clock;
             let Some(pool) = self.supply.pool_of(self.asks[slot].model_id()) else { continue };
             let at = self.flow_queue_for(QueueKey { flow, band, pool });
             self.asks[slot].flow_queue = at;
+            self.flow_queues[at].passed_by.join(passed_by);
             let now = self.fair_queues[pool as usize][band.index()].clock.now();
             if tag != NEW {
                 let tag = now.saturating_add(tag).saturating_sub(was.now()).max(NEW + 1);
@@ -204,6 +208,7 @@ impl Controller {
         if self.settings.order == Order::Session {
             self.capacity.session_joins(flow, band, self.asks[slot].session);
         }
+        self.watch_prompt(slot);
     }
 
     /// Recounts the asks in flight of limited flows at each backend.

@@ -2,13 +2,12 @@
 //!
 //! Under saturation one place opens at a time, so there is nothing to choose among backends. Here
 //! the ask is chosen instead: among the flow queues whose tag is at most the slack above that of
-//! the flow queue whose turn it is, and inside a flow queue among its next asks, of which each is
+//! the flow queue whose turn it is, and inside a flow queue among its fresh asks, of which each is
 //! passed by few others at most. `docs/FLOW.md` section 17 has the bounds.
 
 use super::Controller;
 use super::delays::Delay;
 use super::models::Turn;
-use super::prompts::AskPrompt;
 use crate::queue::flow_queue::FlowQueue;
 use crate::settings::Settings;
 use crate::time::{Span, Time};
@@ -16,15 +15,6 @@ use crate::weight::Weight;
 
 /// The most flow queues that are compared for one grant.
 const COMPARED_MAX: usize = 64;
-/// The most asks that are compared for one grant, in equal parts from the flow queues.
-const LOOK_MAX: usize = 256;
-/// An ask goes before one with an earlier turn only if more of its prompt is cached by one part in
-/// this many. Smaller differences come from estimates: asks with the same beginning would be served
-/// in a random order, and some would wait until they may no longer be passed.
-const MORE_BY: u64 = 16;
-/// Each ask is compared with the cache of each backend. In a large pool fewer asks are compared, so
-/// that a grant stays short.
-const LOOKUPS_MAX: usize = 4096;
 
 /// The ask that goes.
 #[derive(Clone, Copy, Debug)]
@@ -44,15 +34,6 @@ pub(super) enum Next {
     Held,
     /// No ask of the domain goes.
     Waits,
-}
-
-/// The best ask found so far.
-struct Best {
-    next: NextAsk,
-    /// Its tokens that are cached; `None` if it is delayed.
-    cached: Option<u64>,
-    /// The asks of its flow queue whose turn is before its own.
-    passes: Vec<u32>,
 }
 
 // === impl Controller ===
@@ -79,40 +60,35 @@ impl Controller {
         let delay = self.delay_of(slot, now);
         // An ask that is delayed goes after all others.
         delay.into_iter().for_each(|delay| self.put_off(slot, delay));
-        let pool = self.flow_queues[turn].pool;
-        let caches = self.caches_with_room(pool);
-        if delay.is_none() && caches.is_empty() {
+        let caches = self.caches_with_room(self.flow_queues[turn].pool);
+        let all_cold = caches.is_empty() || self.reorders() && self.warm.all_cold();
+        if delay.is_none() && all_cold {
             self.fair_queue_of(turn).held_since = None;
             return Next::Goes(next);
         }
-        let cached = if delay.is_none() { self.cached_at(&caches, slot, None) } else { None };
-        let mut best = Best { next, cached, passes: Vec::new() };
         let within = self.within_slack(turn, self.settings.cache_slack);
-        let members = self.supply.pools[pool as usize].members.len();
-        let look = LOOK_MAX.min(LOOKUPS_MAX / members.max(1));
-        let count = (look / within.len().max(1)).max(1);
-        let mut line = Vec::with_capacity(count);
-        for flow_queue in within {
-            self.next_asks_of(flow_queue, count, now, &mut line);
-            self.look_for_cached(flow_queue, (&line, &caches), now, &mut best);
-        }
-        if best.cached.is_none() {
+        let first = (slot, delay.is_some());
+        let Some((flow_queue, slot)) = self.search(first, (within, caches), now) else {
             self.fair_queue_of(turn).held_since.get_or_insert(now);
             return Next::Held;
-        }
+        };
         self.fair_queue_of(turn).held_since = None;
-        for &slot in &best.passes {
-            if let Some(kept) = self.prompts.get_mut(slot as usize) {
-                kept.passed += 1;
-            }
-        }
-        let least = self.flow_queues[turn].tag;
-        let overtaken = (best.next.flow_queue != turn).then_some(least);
-        Next::Goes(NextAsk { overtaken, ..best.next })
+        self.count_pass(flow_queue, slot, now);
+        let overtaken = (flow_queue != turn).then_some(self.flow_queues[turn].tag);
+        Next::Goes(NextAsk { flow_queue, slot, overtaken })
+    }
+
+    /// Counts that an ask goes before others of its flow queue, if it does.
+    fn count_pass(&mut self, flow_queue: u32, slot: u32, now: Time) {
+        let Some(first) = self.first_ask_of(flow_queue, now).filter(|&first| first != slot) else {
+            return;
+        };
+        let [turn, first] = [slot, first].map(|slot| self.asks[slot].turn());
+        self.flow_queues[flow_queue].passed_by.add(turn, first);
     }
 
     /// The turn of an ask has come, and it waits for a cache.
-    fn put_off(&mut self, slot: u32, delay: Delay) {
+    pub(super) fn put_off(&mut self, slot: u32, delay: Delay) {
         self.begins_cache_wait(slot, delay.wait);
         self.look_again_at(delay.until);
     }
@@ -141,49 +117,6 @@ impl Controller {
         within.into_iter().map(|order| order.flow_queue).collect()
     }
 
-    /// The next asks of a flow queue, the first one first, into `line`.
-    fn next_asks_of(&mut self, flow_queue: u32, count: usize, now: Time, line: &mut Vec<u32>) {
-        line.clear();
-        let Some(first) = self.first_ask_of(flow_queue, now) else { return };
-        self.flow_queues[flow_queue].ordered.next_fresh(count, now, &self.asks, line);
-        if line.first() != Some(&first) {
-            line.clear();
-            line.push(first);
-        }
-    }
-
-    /// Looks for an ask with more of its prompt cached among the next asks of a flow queue.
-    fn look_for_cached(
-        &mut self,
-        flow_queue: u32,
-        (line, caches): (&[u32], &[u32]),
-        now: Time,
-        best: &mut Best,
-    ) {
-        let mut passed_most = 0;
-        for (at, &slot) in line.iter().enumerate() {
-            if at > 0 && passed_most >= self.settings.cache_reorder {
-                return;
-            }
-            // Asks from before the caches were looked at have no prompt.
-            let kept = self.prompts.get(slot as usize);
-            passed_most = passed_most.max(kept.map_or(0, |kept| kept.passed));
-            let enough = best.cached.map(|known| known + known / MORE_BY);
-            let cached = self.cached_at(caches, slot, enough);
-            if cached.is_none() {
-                continue;
-            }
-            match self.delay_of(slot, now) {
-                Some(delay) if at == 0 => self.put_off(slot, delay),
-                Some(_) => {}
-                None => {
-                    let next = NextAsk { flow_queue, slot, overtaken: None };
-                    *best = Best { next, cached, passes: line[..at].to_vec() };
-                }
-            }
-        }
-    }
-
     /// The backends of a pool that have room and anything cached.
     fn caches_with_room(&self, pool: u32) -> Vec<u32> {
         let room = self.settings.bounds.to_dequeue();
@@ -193,30 +126,5 @@ impl Controller {
                 && !self.supply.backends[*at as usize].prefixes.is_empty()
         };
         members.filter(has_cache).collect()
-    }
-
-    /// The most tokens of an ask's prompt that one of these backends has cached for it, if they are
-    /// more than `than`. Whether they are is known from one block, so most asks cost one lookup.
-    fn cached_at(&self, caches: &[u32], slot: u32, than: Option<u64>) -> Option<u64> {
-        let Some(AskPrompt { blocks, .. }) = self.prompts.get(slot as usize) else {
-            return than.is_none().then_some(0);
-        };
-        let tokens = self.asks[slot].prompt();
-        let decisive = match than {
-            Some(than) => Some(blocks.block_beyond(than, tokens)?),
-            None => None,
-        };
-        let flow = self.flow_queues[self.asks[slot].flow_queue].flow;
-        let limited = self.flows[flow].limited;
-        let held_at = |&at: &u32| {
-            let prefixes = &self.supply.backends[at as usize].prefixes;
-            let counts = decisive.is_none_or(|block| prefixes.holds(block))
-                && (!limited || self.flows.may_use(flow, at))
-                && self.has_model(at, slot);
-            counts.then(|| prefixes.held_of(blocks.hashes()))
-        };
-        let held = caches.iter().filter_map(held_at).max().unwrap_or(0);
-        let cached = blocks.tokens_of(held, tokens);
-        than.is_none_or(|than| cached > than).then_some(cached)
     }
 }

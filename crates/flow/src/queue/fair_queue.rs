@@ -220,7 +220,7 @@ impl FairQueue {
             self.backend_heaps.iter().filter(|backend_heap| has_room(backend_heap.backend));
         let over_share = (reach == Reach::All).then_some(&self.over_share_heap);
         let heaps = [&self.heap].into_iter().chain(over_share);
-        let mut found = Vec::new();
+        let mut found = Vec::with_capacity(count.min(16));
         for heap in heaps.chain(backend_heaps.map(|backend_heap| &backend_heap.heap)) {
             heap.up_to(entry(tag, u32::MAX, u32::MAX), count, &mut found);
         }

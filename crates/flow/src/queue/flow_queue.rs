@@ -1,5 +1,6 @@
 //! The waiting asks of one flow in one fair queue, and the tag that says when its turn comes.
 
+use super::asks::Turn;
 use super::fair_queue::ServiceOrder;
 use super::ordered_asks::{AskSum, OrderedAsks};
 use crate::ask::Band;
@@ -12,6 +13,7 @@ pub(crate) struct FlowQueue {
     pub(crate) tag: u64,
     pub(crate) weight: Weight,
     pub(crate) ordered: OrderedAsks,
+    pub(crate) passed_by: PassedBy,
     pub(crate) waiting: u32,
     pub(crate) flow: u32,
     pub(crate) pool: u32,
@@ -33,6 +35,12 @@ pub(crate) struct FlowQueue {
     pub(crate) cost_waiting: u64,
 }
 
+/// The turns of the asks that went before others of their flow queue since an ask began to wait, in
+/// order. An ask was passed by no more of them than have a later turn than the first ask: whoever
+/// passes an ask passes all before it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PassedBy(Vec<Turn>);
+
 /// All flow queues, by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowQueues {
@@ -51,6 +59,37 @@ impl FlowQueue {
     /// The waiting asks that were not found late.
     pub(crate) fn fresh(&self) -> AskSum {
         AskSum { count: self.waiting, cost: self.cost_waiting }.less(self.ordered.late())
+    }
+}
+
+// === impl PassedBy ===
+
+impl PassedBy {
+    /// Whether one more may go before the first ask, if none is passed by more than `most`.
+    pub(crate) fn allows(&self, first: Turn, most: u32) -> bool {
+        self.0.len() - self.until(first) < most as usize
+    }
+
+    /// An ask goes before the first one.
+    pub(crate) fn add(&mut self, turn: Turn, first: Turn) {
+        self.0.drain(..self.until(first));
+        let at = self.until(turn);
+        self.0.insert(at, turn);
+    }
+
+    /// Takes in those of another flow queue, whose asks wait here now.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.0.extend(other.0);
+        self.0.sort_unstable();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// How many are not behind this turn.
+    fn until(&self, turn: Turn) -> usize {
+        self.0.partition_point(|&other| other <= turn)
     }
 }
 

@@ -76,6 +76,8 @@ struct FlowQueue {
     last_seen: Option<Time>,
     /// When its first ask was admitted.
     used_since: Option<u64>,
+    /// The turns of the asks that went before others.
+    passed_by: Vec<(Time, u64)>,
 }
 
 /// The asks that wait in one fair queue.

@@ -50,6 +50,12 @@ impl Line {
         self.next_after(Usage::Unknown)
     }
 
+    /// Ends the ask in flight; returns which of those that waited goes next.
+    fn next_at(&mut self) -> usize {
+        self.next();
+        self.names.iter().position(|(ticket, _)| *ticket == self.running).unwrap()
+    }
+
     fn next_after(&mut self, usage: Usage) -> Option<&'static str> {
         self.fixture.gate.settle(self.running, usage, self.fixture.now).unwrap();
         self.fixture.collect();
@@ -127,6 +133,32 @@ fn k02_inside_a_flow_no_ask_is_passed_more_often_than_allowed() {
         line.next();
         assert_eq!(line.running, line.names[1].0, "reorder {reorder}");
     }
+}
+
+/// The second of two with the same prompt is warm as soon as the first one is sent.
+#[test]
+fn k02_a_prompt_that_is_cached_while_an_ask_waits_is_noticed() {
+    let mut line = Line::reordered(16);
+    for text in [1, 2, 3, 1] {
+        line.wait("flow", text, 100);
+    }
+    let order: Vec<usize> = (0..4).map(|_| line.next_at()).collect();
+    assert_eq!(order, [0, 3, 1, 2]);
+}
+
+/// The engine has memory for one prompt.
+#[test]
+fn k02_a_prompt_that_is_no_longer_cached_attracts_nobody() {
+    let tokens = Settings { cache_tokens: 10 * 64, cache_reorder: 16, ..with_slack(0) };
+    let mut line = Line::with(tokens);
+    line.wait("flow", 1, 100);
+    line.wait("flow", 2, 100);
+    // Prompt 0 is there when this one begins to wait, and gone when the first one has been sent.
+    line.wait("other", 3, 1);
+    line.wait("flow", 0, 100);
+    assert_eq!(line.next(), Some("other"));
+    let order: Vec<usize> = (0..3).map(|_| line.next_at()).collect();
+    assert_eq!(order, [0, 1, 3]);
 }
 
 /// How many tokens of a prompt are cached is an estimate from its bytes. Two asks with the same

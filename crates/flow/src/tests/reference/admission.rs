@@ -314,6 +314,9 @@ impl Reference {
         }
         self.session_begins(at);
         self.asks[at].waits = true;
+        if first {
+            self.flow_queues[flow_queue].passed_by.clear();
+        }
         if first && self.limits_allow(flow_queue) {
             self.begin(flow_queue, Some(cost));
         }

@@ -16,8 +16,6 @@ pub(super) struct Cache {
 pub(super) struct Prompt {
     pub(super) blocks: PromptBlocks,
     pub(super) tokens: u64,
-    /// How many later asks of its flow queue went before it.
-    passed: u32,
     /// At its backend: the blocks that were held, and the tokens to compute.
     held: usize,
     uncomputed: u64,
@@ -85,16 +83,16 @@ impl Reference {
         uncomputed as i64 - self.cached_at(backend, prompt) as i64 * (1 + delayed)
     }
 
-    /// The asks of these flow queues that may go, each with those of its flow queue that it passes.
-    fn candidates(&self, within: &[usize]) -> Vec<(usize, Vec<usize>)> {
-        let lines = within
-            .iter()
-            .map(|&flow_queue| self.next_asks_of(flow_queue, (256 / within.len()).max(1)));
-        let of_line = |line: Vec<usize>| {
-            let allowed = (0..line.len()).filter(|&at| self.may_pass(&line[..at]));
-            allowed.map(|at| (line[at], line[..at].to_vec())).collect::<Vec<_>>()
+    /// The asks of these flow queues that may go, in the order of their turns.
+    fn candidates(&self, within: &[usize]) -> Vec<usize> {
+        let of_line = |&flow_queue: &usize| {
+            let mut line = self.next_asks_of(flow_queue);
+            if !self.may_pass(flow_queue) {
+                line.truncate(1);
+            }
+            line
         };
-        lines.flat_map(of_line).collect()
+        within.iter().flat_map(of_line).collect()
     }
 
     /// The ask that goes, and the tag of the flow queue whose turn it is, if that is another one.
@@ -109,38 +107,61 @@ impl Reference {
         if self.settings.cache_slack == 0 && self.settings.cache_reorder == 0 {
             return Some((first, None));
         }
-        let within = self.within_slack(turn, able);
-        let mut best = (first, Vec::new());
-        let mut known = Some(self.most_cached(first, bound, None));
+        let mut left = self.candidates(&self.within_slack(turn, able));
+        let mut own = Some(self.step_of(first, bound));
         if let Some(delay) = self.delay_of(first) {
             self.put_off(first, delay);
-            known = None;
+            left.retain(|&ask| ask != first);
+            own = None;
         }
-        for (ask, passed) in self.candidates(&within) {
-            let enough = known.map(|known| known + known / 16);
-            let cached = self.most_cached(ask, bound, enough);
-            if enough.is_some_and(|enough| cached <= enough) {
-                continue;
+        let mut chosen = None;
+        while chosen.is_none() {
+            let steps: Vec<u64> = left.iter().map(|&ask| self.step_of(ask, bound)).collect();
+            let Some(&most) = steps.iter().max().filter(|&&most| most > 0) else { break };
+            if own.is_some_and(|own| own + 1 >= most) {
+                break;
             }
-            match self.delay_of(ask) {
-                None => (best, known) = ((ask, passed), Some(cached)),
-                Some(delay) if passed.is_empty() => self.put_off(ask, delay),
-                Some(_) => {}
-            }
+            let enough = |&step: &u64| step > 0 && step + 1 >= most;
+            let at = steps.iter().position(enough).expect("the one with the most has enough");
+            let ask = left.remove(at);
+            chosen = self.goes_now(ask).then_some(ask);
         }
+        let chosen = chosen.or(own.map(|_| first));
+        let chosen = chosen.or_else(|| left.into_iter().find(|&ask| !self.is_put_off(ask)));
         let FlowQueue { pool, band, tag, .. } = self.flow_queues[turn];
         let held_since = &mut self.held_since[pool][band.index()];
-        if known.is_none() {
+        let Some(chosen) = chosen else {
             held_since.get_or_insert(self.clock);
             return None;
-        }
+        };
         *held_since = None;
-        let (best, passed) = best;
-        for ask in passed {
-            self.asks[ask].prompt.passed += 1;
+        self.count_pass(chosen);
+        let other = self.asks[chosen].flow_queue != turn;
+        Some((chosen, other.then(|| tag.expect("an active flow queue has a tag"))))
+    }
+
+    fn goes_now(&mut self, ask: usize) -> bool {
+        self.asks[ask].deadline > self.clock && !self.is_put_off(ask)
+    }
+
+    /// Whether an ask waits for a cache. If it is the first one of its flow queue, its wait begins.
+    fn is_put_off(&mut self, ask: usize) -> bool {
+        let Some(delay) = self.delay_of(ask) else { return false };
+        if ask == self.first_ask_of(self.asks[ask].flow_queue) {
+            self.put_off(ask, delay);
         }
-        let other = self.asks[best].flow_queue != turn;
-        Some((best, other.then(|| tag.expect("an active flow queue has a tag"))))
+        true
+    }
+
+    fn count_pass(&mut self, ask: usize) {
+        let flow_queue = self.asks[ask].flow_queue;
+        let first = self.first_ask_of(flow_queue);
+        if ask != first {
+            let [turn, first] = [ask, first].map(|at| self.turn_in_line(at));
+            let passed_by = &mut self.flow_queues[flow_queue].passed_by;
+            passed_by.retain(|&other| other > first);
+            passed_by.push(turn);
+        }
     }
 
     /// The flow queues that may go, the one whose turn it is first.
@@ -161,23 +182,21 @@ impl Reference {
         within
     }
 
-    /// Whether an ask may go before these asks of its flow queue.
-    fn may_pass(&self, before: &[usize]) -> bool {
-        before.iter().all(|&at| self.asks[at].prompt.passed < self.settings.cache_reorder)
+    /// Whether an ask may go before the first one of its flow queue.
+    fn may_pass(&self, flow_queue: usize) -> bool {
+        let first = self.turn_in_line(self.first_ask_of(flow_queue));
+        let passed_by = self.flow_queues[flow_queue].passed_by.iter();
+        passed_by.filter(|&&turn| turn > first).count() < self.settings.cache_reorder as usize
     }
 
-    /// The most tokens of an ask's prompt that a backend with room has cached. If more than some
-    /// are asked for, a backend counts only with the first block that makes them more.
-    fn most_cached(&self, ask: usize, bound: u64, than: Option<u64>) -> u64 {
+    /// How much of an ask's prompt a backend with room has cached: the number of steps of a
+    /// sixteenth of a power of two.
+    fn step_of(&self, ask: usize, bound: u64) -> u64 {
         let Record { flow_queue, prompt, .. } = &self.asks[ask];
-        let Prompt { blocks, tokens, .. } = prompt;
-        let more = |at: &usize| than.is_none_or(|than| blocks.tokens_of(at + 1, *tokens) > than);
-        let Some(decisive) = (0..blocks.hashes().len()).find(more) else { return 0 };
-        let mut usable = self.usable(*flow_queue, bound);
-        let decisive = blocks.hashes()[decisive];
-        let holds = |at: usize| self.places.backends[at].cache.blocks.contains(&decisive);
-        usable.retain(|&at| than.is_none() || holds(at));
-        usable.into_iter().map(|backend| self.cached_at(backend, prompt)).max().unwrap_or(0)
+        let usable = self.usable(*flow_queue, bound).into_iter();
+        let cached = usable.map(|at| self.cached_at(at, prompt)).max().unwrap_or(0);
+        let steps = (0..40).flat_map(|power| (16_u64..32).map(move |part| part << power));
+        steps.take_while(|&step| step <= cached << 4).count() as u64
     }
 
     /// An ask has been sent to a backend.

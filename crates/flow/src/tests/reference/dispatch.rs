@@ -32,6 +32,7 @@ impl Reference {
             over_share: false,
             last_seen: None,
             used_since: None,
+            passed_by: Vec::new(),
         });
         self.flow_queues.len() - 1
     }
@@ -272,13 +273,12 @@ impl Reference {
 
     /// The asks of a flow queue that may go next: the first one, and in the order `fifo` those that
     /// are fresh as well, up to `count`.
-    pub(super) fn next_asks_of(&self, flow_queue: usize, count: usize) -> Vec<usize> {
+    pub(super) fn next_asks_of(&self, flow_queue: usize) -> Vec<usize> {
         let first = self.first_ask_of(flow_queue);
         let can_go = |at: &usize| !self.is_late(*at) && self.asks[*at].deadline > self.clock;
         let line = self.waiting().filter(|&at| self.asks[at].flow_queue == flow_queue);
         let mut line: Vec<usize> = line.filter(can_go).collect();
         line.sort_by_key(|&at| self.turn_in_line(at));
-        line.truncate(count);
         let looks = self.settings.order == Order::Fifo && line.first() == Some(&first);
         if looks { line } else { vec![first] }
     }
@@ -303,7 +303,7 @@ impl Reference {
     }
 
     /// Fresh asks go by the time at which they want their first token, late ones by their arrival.
-    fn turn_in_line(&self, at: usize) -> (Time, u64) {
+    pub(super) fn turn_in_line(&self, at: usize) -> (Time, u64) {
         let Record { wanted_by, sequence, .. } = self.asks[at];
         (if self.is_late(at) { Time::ZERO } else { wanted_by }, sequence)
     }
