@@ -331,7 +331,7 @@ fn look<'a>(
         return Ok((fields, Some(checked(named)?)));
     }
     if content_type.is("multipart/form-data") {
-        let form = form_model::read(content_type.0, body)?;
+        let form = form_model::read(content_type.text(), body)?;
         return Ok((BodyFields::none(form.size), form.model.map(checked).transpose()?));
     }
     if json_body::begins_object(body) {

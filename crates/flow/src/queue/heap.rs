@@ -8,6 +8,8 @@
 use crate::links::NONE;
 
 const ARITY: usize = 4;
+/// Room for as many entries as are usually found.
+const PLACES: usize = 16;
 
 /// A sort key, with an id in the low 32 bits.
 pub(crate) type Entry = u128;
@@ -47,18 +49,17 @@ impl Heap {
     /// The entries up to `most` in value, of which at least `count` are found if there are so many.
     /// The children of an entry are looked at only if the entry is found.
     pub(crate) fn up_to(&self, most: Entry, count: usize, found: &mut Vec<Entry>) {
+        let fits = |&at: &usize| self.entries.get(at).is_some_and(|&entry| entry <= most);
+        let mut places = Vec::with_capacity(PLACES);
+        places.extend(Some(0).filter(fits));
         let mut next = 0;
-        let mut places = vec![0];
         while let Some(&at) = places.get(next) {
             next += 1;
-            let Some(&entry) = self.entries.get(at).filter(|&&entry| entry <= most) else {
-                continue;
-            };
-            found.push(entry);
+            found.push(self.entries[at]);
             if found.len() >= count {
                 return;
             }
-            places.extend((1..=ARITY).map(|child| at * ARITY + child));
+            places.extend((at * ARITY + 1..=at * ARITY + ARITY).filter(fits));
         }
     }
 

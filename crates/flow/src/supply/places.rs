@@ -58,8 +58,13 @@ impl Supply {
             }
         };
         let left = bound.saturating_mul(ready).div_ceil(Hysteresis::ONE).saturating_sub(stock);
-        let free = u128::from(left) * u128::from(self.in_flight(pool));
-        free.div_ceil(u128::from(stock.max(1))).min(u128::from(enough)) as u32
+        let (in_flight, stock) = (self.in_flight(pool), stock.max(1));
+        let free = match left.checked_mul(in_flight) {
+            Some(product) => product.div_ceil(stock),
+            // The divisor is as large, so that the quotient fits; 128 bits are divided slowly.
+            None => (u128::from(left) * u128::from(in_flight)).div_ceil(stock.into()) as u64,
+        };
+        free.min(enough.into()) as u32
     }
 
     /// Under `auto`, the free places of a pool; `None` while the places of a backend are unknown.

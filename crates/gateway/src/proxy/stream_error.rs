@@ -27,8 +27,8 @@ impl StreamEnd {
     pub(super) fn of(format: StreamFormat, headers: &HeaderMap) -> Self {
         let is_stream = matches!(format, StreamFormat::Events | StreamFormat::Lines);
         let is_fixed =
-            headers.contains_key(CONTENT_ENCODING) || headers.contains_key(CONTENT_LENGTH);
-        let can_add = is_stream && !is_fixed;
+            || headers.contains_key(CONTENT_ENCODING) || headers.contains_key(CONTENT_LENGTH);
+        let can_add = is_stream && !is_fixed();
         Self { format: if can_add { format } else { StreamFormat::Opaque }, between: can_add }
     }
 

@@ -86,7 +86,7 @@ impl StreamFormat {
             Self::Events
         } else if name.starts_with(b"application/x-ndjson") {
             Self::Lines
-        } else if memchr::memmem::find(name, b"json").is_some() {
+        } else if name.windows(4).any(|word| word == b"json") {
             Self::Whole
         } else {
             Self::Opaque

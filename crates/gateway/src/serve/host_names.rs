@@ -50,9 +50,10 @@ pub(super) fn is_well_formed(host: &str) -> bool {
 
 /// The name or address of a host, and its port.
 fn split(host: &str) -> (&str, &str) {
-    let behind = host.rfind(']').map_or(0, |at| at + 1);
-    match host[behind..].split_once(':') {
-        Some((rest, port)) => (&host[..behind + rest.len()], port),
+    let bytes = host.as_bytes();
+    let behind = bytes.iter().rposition(|&letter| letter == b']').map_or(0, |at| at + 1);
+    match bytes[behind..].iter().position(|&letter| letter == b':') {
+        Some(at) => (&host[..behind + at], &host[behind + at + 1..]),
         None => (host, ""),
     }
 }

@@ -28,8 +28,13 @@ pub(crate) fn check(path: &str) -> Result<(), Fault> {
 
 /// Whether a path is in its one form at first sight, as most are.
 fn is_plain(path: &str) -> bool {
-    let usual = |letter: u8| matches!(letter, b'a'..=b'z' | b'0'..=b'9' | b'/' | b'_' | b'-');
-    path.bytes().all(usual) && !path.contains("//") && !path.ends_with('/')
+    let mut before = 0;
+    let mut plain = |letter: u8| {
+        let is_slash = letter == b'/' && before != b'/';
+        before = letter;
+        is_slash || matches!(letter, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-')
+    };
+    path.bytes().all(&mut plain) && before != b'/'
 }
 
 fn ambiguous() -> Fault {
