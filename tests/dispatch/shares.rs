@@ -95,3 +95,27 @@ fn d08_a_message_that_needs_the_whole_gate_is_not_passed_for_ever() {
     let place = backend.tags().iter().position(|tag| tag.starts_with("huge"));
     assert!(place.is_some_and(|place| place < 30), "it was sent as number {place:?}");
 }
+
+/// A request that is in flight at its deadline shows no room, so the window of `aimd` stays.
+#[test]
+fn d03_a_target_that_answers_nothing_gets_no_more_requests() {
+    let (redis, backend) = (Redis::start(), Backend::held());
+    let mut submitted = 0;
+    for wave in 2..6 {
+        for number in 0..20 {
+            let message = message(&format!("{wave}-{number}"), unix() + wave);
+            submit_to(&redis, "mute", &message);
+            submitted += 1;
+        }
+    }
+    let gate = "kind = \"aimd\"\n";
+    let dispatcher = Dispatcher::start(&queues(gate, &redis, &backend, &[("mute", 1.0)]));
+    let ended = await_results(&redis, submitted);
+    assert!(ended.iter().all(|result| result["error_code"] == "DEADLINE_EXCEEDED"), "{ended:?}");
+    assert_eq!(backend.most(), 1, "no answer has shown that there is room for two");
+    eventually("the cause", || {
+        let status = dispatcher.page("/status").text();
+        let cause = "without an answer before the deadline";
+        if status.contains(cause) { Ok(()) } else { Err(status) }
+    });
+}
