@@ -191,8 +191,8 @@ impl ClaimLoop {
         }
     }
 
-    /// Acquires the gates for a message, or returns the one that refuses it. An expired or cancelled
-    /// message needs none, because nothing is sent for it.
+    /// Acquires the gates for a message, or returns the one that refuses it. An expired or
+    /// cancelled message needs none, because nothing is sent for it.
     fn acquire(
         &self,
         served: &ServedQueue,
