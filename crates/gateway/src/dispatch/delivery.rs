@@ -154,9 +154,7 @@ impl Dispatcher {
             AttemptEnd::Response(Verdict::Final(outcome), model) => {
                 if let Outcome::Answered { .. } = outcome {
                     // Only an answer shows that the target has room.
-                    if let Some(permit) = &permit {
-                        permit.succeeded();
-                    }
+                    permit.iter().for_each(GatePermit::succeeded);
                     served.accepted();
                     self.answers.note(&served.target.place, &model);
                     served.note_output(&outcome);
