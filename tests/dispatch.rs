@@ -12,6 +12,7 @@ mod operator_commands;
 mod poison;
 mod pubsub;
 mod queues;
+mod shares;
 mod store_outage;
 mod tls;
 mod verdict;

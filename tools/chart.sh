@@ -88,6 +88,13 @@ check_pod() {
 	local digest=sha256:$(printf '%064d' 1)
 	shows "image: \"tidegate@$digest\"" --set "image.digest=$digest,image.tag=v1"
 	shows 'port: http, scheme: HTTPS' --set mode=serve,config.server.tls.cert_file=/tls.crt
+	shows 'port: http, scheme: HTTPS' --set mode=serve \
+		--set-json 'config.server.tls.certificates=[{"cert_file": "/tls.crt", "key_file": "/tls.key"}]'
+	local own=mode=serve,config.admin.listen=0.0.0.0:9443,config.server.tls.cert_file=/tls.crt
+	shows 'path: /ready, port: pages, scheme: HTTPS' --set "$own"
+	shows 'name: pages, containerPort: 9443' --set "$own"
+	shows 'port: pages, scheme: HTTP}' \
+		--set "$own,config.admin.tls=false,config.server.tls.client_ca_file=/ca.crt"
 	shows 'priorityClassName: high' --set priorityClassName=high
 	shows 'secretName: tls' \
 		--set-json 'volumes=[{"name": "certificates", "secret": {"secretName": "tls"}}]'
@@ -107,6 +114,13 @@ check_refusals() {
 		--set networkPolicy.enabled=true,serviceMonitor.enabled=true
 	refuses 'name KEDA in networkPolicy.scalerFrom' \
 		--set networkPolicy.enabled=true,scaledObject.enabled=true,scaledObject.trigger=external-push
+	local tls=mode=serve,config.server.tls.cert_file=/tls.crt,config.server.tls.client_ca_file=/ca.crt
+	refuses 'the probes have no certificate' --set "$tls"
+	refuses 'the probes need 0.0.0.0:PORT' --set mode=serve,config.admin.listen=127.0.0.1:9443
+	refuses 'the ports of the chart need 0.0.0.0:8430' --set mode=serve,config.server.listen=0.0.0.0:9000
+	refuses 'the ports of the chart need 0.0.0.0:9003' --set config.epp.health_listen=127.0.0.1:9003
+	refuses 'makes a pool of the stable group' \
+		--set inferencePool.create=true,discovery.poolGroup=alpha
 	refuses "'abc' does not match pattern" --set-string scaledObject.queueSize=abc
 	refuses "'sha256:1' does not match pattern" --set image.digest=sha256:1
 	refuses "additional properties 'queu' not allowed" --set config.queu.queue_ttl=60s

@@ -34,6 +34,8 @@ struct KnownFlag {
 enum Means {
     /// The value of a key.
     Key(&'static str),
+    /// The same for a duration.
+    Span(&'static str),
     /// The same for a switch, which may stand without a value.
     Switch(&'static str),
     /// A port, on all addresses.
@@ -76,10 +78,10 @@ const KNOWN: &[KnownFlag] = flags! {
     "grpc-port" => Means::Port("epp.listen"),
     "grpc-health-port" => Means::Port("epp.health_listen"),
     "metrics-port" => Means::Port("epp.metrics_listen"),
-    "drain-timeout" => Means::Key("epp.drain"),
+    "drain-timeout" => Means::Span("epp.drain"),
     "cert-path" => Means::Key("epp.cert_path"),
     "secure-serving" => Means::SecureServing,
-    "refresh-metrics-interval" => Means::Key("metrics.interval"),
+    "refresh-metrics-interval" => Means::Span("metrics.interval"),
     "config-file" => Means::ConfigFile,
     "config-text" => Means::ConfigText,
     "v" => Means::Verbosity,
@@ -302,6 +304,10 @@ impl Translation {
         let flag = known.flag;
         match known.means {
             Means::Key(key) => self.push(flag, key, value),
+            Means::Span(key) => {
+                Form::Duration.check(flag, value)?;
+                self.push(flag, key, value);
+            }
             Means::Switch(key) => self.push(flag, key, &boolean(flag, value)?.to_string()),
             Means::Port(key) => {
                 let Ok(port) = value.parse::<u16>() else {

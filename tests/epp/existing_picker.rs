@@ -122,7 +122,9 @@ fn x02_x06_a_file_of_another_kind_is_refused() {
     let Output { status, stderr, .. } =
         command.args(["check", "--endpoint-picker-config", &file]).output().unwrap();
     let said = String::from_utf8_lossy(&stderr);
-    assert!(!status.success() && said.contains("EndpointPickerConfig"), "{said}");
+    assert!(!status.success(), "{said}");
+    let refused = "kind is \"ConfigMap\", allowed is \"EndpointPickerConfig\"";
+    assert!(said.contains(refused), "{said}");
 }
 
 /// A command line as the older chart of the existing picker has it: no command, one dash. Port 0 is
@@ -211,6 +213,8 @@ fn x06_a_wrong_value_of_the_existing_pickers_flags_is_refused() {
         ("--zap-time-encoding", "sundial", "allowed are epoch, millis"),
         ("--v", "much", "allowed is a number"),
         ("--metrics-staleness-threshold", "2 seconds", "allowed is a duration"),
+        ("--refresh-metrics-interval", "5", "allowed is a duration"),
+        ("--drain-timeout", "3", "allowed is a duration"),
         ("--model-server-metrics-port", "http", "allowed is a number"),
         ("--model-server-metrics-scheme", "ftp", "allowed are http, https"),
         ("--grpc-max-recv-msg-size", "10 MiB", "allowed is a number of bytes"),

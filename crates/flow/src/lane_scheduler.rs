@@ -58,6 +58,17 @@ impl<K: Ord + Clone> LaneScheduler<K> {
         waiting: impl IntoIterator<Item = (K, Weight, usize)>,
         most: usize,
     ) -> Vec<(K, usize)> {
+        self.plan_while(waiting, most, |_| true)
+    }
+
+    /// The same where a turn also needs something that lanes may share: `may` takes it, or says
+    /// that the lane has no further turn now. Such a lane still waits, and keeps its place.
+    pub fn plan_while(
+        &mut self,
+        waiting: impl IntoIterator<Item = (K, Weight, usize)>,
+        most: usize,
+        mut may: impl FnMut(&K) -> bool,
+    ) -> Vec<(K, usize)> {
         let waiting = waiting.into_iter().filter(|&(_, _, count)| count > 0);
         let waiting: BTreeMap<K, (Weight, usize)> =
             waiting.map(|(key, weight, count)| (key, (weight, count))).collect();
@@ -70,9 +81,14 @@ impl<K: Ord + Clone> LaneScheduler<K> {
             self.lanes.get(*key).map(|lane| Reverse((lane.tag, lane.moved, at)))
         };
         let mut heap: BinaryHeap<_> = lanes.iter().enumerate().filter_map(entry).collect();
-        for turn in 1..=most as u64 {
+        let mut turn = 0;
+        while turn < most as u64 {
             let Some(Reverse((tag, _, at))) = heap.pop() else { break };
             let (key, count) = lanes[at];
+            if !may(key) {
+                continue;
+            }
+            turn += 1;
             if turns[at] == 0 {
                 firsts.push(at);
             }

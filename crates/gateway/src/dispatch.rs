@@ -1,12 +1,12 @@
 //! The dispatcher: sends durable batch work as the gates allow.
 //!
-//! `claim_loop` claims messages, in the fair order of queues and tenants, and only as many as the
-//! gates and the workers have room for. Each claimed message is one task that sends the request and
-//! stores its result (`delivery`). `outgoing_request` builds the request, and `verdict` decides
-//! what a response means for the message. `lease_keeper` renews the claims, applies cancellations
-//! and drops lost claims. `gates` limit the requests in flight, `message_size` says how much each
-//! counts there, `target` remembers whether a target refuses requests, `failing_lanes` whose
-//! messages fail, and `queue_trouble` which queues cannot be used.
+//! `claim_loop` claims messages, in the fair order of queues and tenants (`turns`), and only as
+//! many as the gates and the workers have room for. Each claimed message is one task that sends the
+//! request and stores its result (`delivery`). `outgoing_request` builds the request, and `verdict`
+//! decides what a response means for the message. `lease_keeper` renews the claims, applies
+//! cancellations and drops lost claims. `gates` limit the requests in flight, `message_size` says
+//! how much each counts there, `target` remembers whether a target refuses requests,
+//! `failing_lanes` whose messages fail, and `queue_trouble` which queues cannot be used.
 
 mod claim_loop;
 mod delivery;
@@ -17,6 +17,7 @@ mod message_size;
 mod outgoing_request;
 mod queue_trouble;
 mod target;
+mod turns;
 mod verdict;
 
 use std::collections::BTreeMap;

@@ -13,6 +13,7 @@ mod metrics_server;
 mod poller;
 mod prometheus;
 mod reading;
+mod rooms;
 mod settings;
 mod status;
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub use self::kinds::{
 };
 pub(crate) use self::metrics_server::HTTP_URL;
 use self::reading::Reading;
+pub(crate) use self::rooms::Rooms;
 pub use self::settings::{Capacity, GateSettings, Unit};
 pub(crate) use self::settings::{GATES, read, with_defaults};
 pub(crate) use self::status::{GateGauge, GateStatus};
@@ -143,23 +145,6 @@ impl Gates {
     /// Whether a gate of the set counts tokens.
     pub(crate) fn counts_tokens(&self, set: &GateSet) -> bool {
         set.0.iter().any(|&at| self.settings[at].unit == Unit::Tokens)
-    }
-
-    /// The number of requests that may be sent now. If a gate counts sizes, 1 if any may.
-    pub(crate) fn room(&self, set: &GateSet) -> u64 {
-        let now = self.clock.now();
-        let mut states = self.refreshed(set, now);
-        let left = |&at: &usize| {
-            let room = states[at].room(now);
-            states[at].has_refused |= room == 0;
-            if self.settings[at].unit == Unit::Requests { room } else { room.min(1) }
-        };
-        let room = set.0.iter().map(left).min().unwrap_or(u64::MAX);
-        drop(states);
-        if room == 0 {
-            self.refused.notify_waiters();
-        }
-        room
     }
 
     /// Takes a request from the budgets of all gates in the set, or from none.
@@ -284,6 +269,15 @@ impl Gates {
 
     fn amount(&self, at: usize, size: RequestSize) -> u64 {
         amount(self.settings[at].unit, size)
+    }
+}
+
+// === impl GateSet ===
+
+impl GateSet {
+    /// Whether a request through one of the sets may take what the other one needs.
+    pub(crate) fn shares(&self, other: &Self) -> bool {
+        self.0.iter().any(|at| other.0.contains(at))
     }
 }
 

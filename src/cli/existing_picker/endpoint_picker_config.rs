@@ -96,7 +96,8 @@ impl Mapping {
         let file: Map<String, Value> = serde_saphyr::from_str(text)?;
         match file.get("kind").and_then(Value::as_str) {
             Some("EndpointPickerConfig") => {}
-            other => bail!("kind is {other:?}, allowed is \"EndpointPickerConfig\""),
+            Some(kind) => bail!("kind is {kind:?}, allowed is \"EndpointPickerConfig\""),
+            None => bail!("kind is missing, allowed is \"EndpointPickerConfig\""),
         }
         let plugins = plugins(&file);
         let mut mapping = Self::default();

@@ -113,6 +113,26 @@ fn d08_tenants_cannot_change_their_queues_share() {
     assert_eq!((got[&(0, 0)], got[&(0, 1)]), (240, 960));
 }
 
+/// A lane whose turn cannot be taken now keeps its place: lanes that go on pass it by no more than
+/// they could take.
+#[test]
+fn d08_a_lane_without_room_keeps_its_place() {
+    let mut turns = LaneScheduler::default();
+    let lanes = [("a", weight(3.0), 1000), ("b", weight(1.0), 1000)];
+    let (mut got, mut room) = (BTreeMap::new(), 0);
+    for _ in 0..400 {
+        assert_eq!(turns.plan_while(lanes, 10, |_| false), []);
+        room = 1;
+        for (key, count) in turns.plan_while(lanes, 10, |_| std::mem::take(&mut room) > 0) {
+            assert_eq!(count, 1);
+            turns.charge(&key, if key == "a" { lanes[0].1 } else { lanes[1].1 });
+            *got.entry(key).or_insert(0) += 1;
+        }
+    }
+    assert!((299..=301).contains(&got["a"]) && got["a"] + got["b"] == 400, "{got:?}");
+    assert_eq!(room, 0);
+}
+
 /// Names that are used once are forgotten, and have no advantage over a name that is kept.
 #[test]
 fn d08_a_flood_of_names_neither_starves_a_lane_nor_fills_memory() {

@@ -82,6 +82,10 @@ fn main_advice(reason: &str) -> &'static str {
              earlier or with later deadlines. `tidegate dispatch explain` shows what holds the \
              queue back."
         }
+        "without an answer before the deadline" => {
+            "These messages were sent, and the target did not answer before their deadlines: see \
+             its log, and whether it answers at all."
+        }
         "invalid request" | "payload unavailable" => {
             "These messages cannot be sent: each result says what its message lacks. Mend the \
              program that submits them."

@@ -188,13 +188,21 @@ fn lower_baseline(gate: &GateCondition) -> String {
 fn used_up(gate: &GateCondition, pending: u64) -> StatusFinding {
     let GateCondition { name, state, .. } = gate;
     let text = format!("the gate {name} allows no more for now, so {}: {state}", waits(pending));
-    StatusFinding::new(USED_UP, Level::Note, text).lasting(BUSY_SECS).advise(format!(
-        "This is the usual state of a busy dispatcher, and the baseline of {name} leaves {:.0} % \
-         to other work. To give batch work more, {}, and restart. If the backends are idle, see \
-         the age of the reading in `tidegate dispatch explain`.",
-        gate.threshold * 100.0,
-        lower_baseline(gate)
-    ))
+    let advice = match gate.kind {
+        "aimd" => format!(
+            "This is the usual state of a busy dispatcher. The answers of the target set the \
+             budget of {name}: it grows while the target answers, and is halved when the target \
+             refuses. `min` and `max` of the gate limit it."
+        ),
+        _ => format!(
+            "This is the usual state of a busy dispatcher, and the baseline of {name} leaves \
+             {:.0} % to other work. To give batch work more, {}, and restart. If the backends are \
+             idle, see the age of the reading in `tidegate dispatch explain`.",
+            gate.threshold * 100.0,
+            lower_baseline(gate)
+        ),
+    };
+    StatusFinding::new(USED_UP, Level::Note, text).lasting(BUSY_SECS).advise(advice)
 }
 
 fn waits(pending: u64) -> String {

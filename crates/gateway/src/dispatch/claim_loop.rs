@@ -1,18 +1,19 @@
 //! The claim loop: claims as many messages as may go now, in fair order.
 
+mod sending;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use flow::{LaneScheduler, Weight};
-use store::{Claim, ClaimRequest, Lane, StoreError};
+use store::{Lane, StoreError};
 use tokio::time::Instant;
 
-use super::message_size::MessageSize;
+use self::sending::WaitingClaim;
 use super::target::lock;
-use super::{Dispatcher, ServedQueue, StopReason};
+use super::turns::Turns;
+use super::{Dispatcher, ServedQueue};
 use crate::clock::moment;
-use crate::gates::GatePermit;
 use crate::task;
 
 /// The most messages claimed in one call of the store.
@@ -34,21 +35,11 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(4);
 #[derive(Debug)]
 struct ClaimLoop {
     dispatcher: Arc<Dispatcher>,
-    /// The fair order of queues, and of the tenants in each queue.
-    queue_turns: LaneScheduler<usize>,
-    tenant_turns: Vec<LaneScheduler<String>>,
-    /// For each queue, a claimed message that its gates do not allow yet, and its size.
-    waiting_at_gate: Vec<Option<(Claim, MessageSize)>>,
+    turns: Turns,
+    /// For each queue, a claimed message that its gates do not allow yet.
+    waiting_at_gate: Vec<Option<WaitingClaim>>,
     /// The time of the next search for expired claims.
     reclaim_at: Instant,
-}
-
-/// The number of messages to claim from one lane.
-#[derive(Debug)]
-struct LaneClaim {
-    at: usize,
-    tenant: String,
-    most: usize,
 }
 
 // === impl Dispatcher ===
@@ -103,12 +94,10 @@ impl Dispatcher {
 
 impl ClaimLoop {
     fn new(dispatcher: Arc<Dispatcher>) -> Self {
-        let count = dispatcher.queues.len();
         Self {
+            turns: Turns::new(&dispatcher.queues),
+            waiting_at_gate: dispatcher.queues.iter().map(|_| None).collect(),
             dispatcher,
-            queue_turns: LaneScheduler::default(),
-            tenant_turns: (0..count).map(|_| LaneScheduler::default()).collect(),
-            waiting_at_gate: (0..count).map(|_| None).collect(),
             reclaim_at: Instant::now(),
         }
     }
@@ -148,18 +137,14 @@ impl ClaimLoop {
     /// costs more than a notification.
     async fn run_once(&mut self, look: bool) -> Result<usize, StoreError> {
         self.reclaim().await?;
-        let mut started = self.send_waiting_at_gates();
-        // To plan without a free worker would tell the scheduler that no queue waits.
-        if self.free_workers() == 0 || !(look || self.has_room()) {
-            return Ok(started);
+        let ended = self.end_waiting_at_gates();
+        if self.workers() == 0 || !(look || self.has_room()) {
+            return Ok(ended);
         }
         let mut lanes = self.lanes().await?;
         self.yield_to_earlier(&lanes).await;
         self.dispatcher.restrain(&mut lanes);
-        for turn in self.plan(&lanes) {
-            started += self.claim(turn).await?;
-        }
-        Ok(started)
+        Ok(ended + self.send(&lanes).await?)
     }
 
     async fn reclaim(&mut self) -> Result<(), StoreError> {
@@ -198,37 +183,11 @@ impl ClaimLoop {
         Ok(())
     }
 
-    /// Sends the messages that waited for a gate, before any other message of their queue.
-    fn send_waiting_at_gates(&mut self) -> usize {
-        let dispatcher = Arc::clone(&self.dispatcher);
-        let mut started = 0;
-        for (at, served) in dispatcher.queues.iter().enumerate() {
-            let Some((mut claim, size)) = self.waiting_at_gate[at].take() else { continue };
-            match dispatcher.stop_reason(&claim.reference) {
-                Some(StopReason::Lost) => {
-                    dispatcher.untrack(&claim.reference);
-                    continue;
-                }
-                Some(StopReason::Cancelled) => claim.cancelled = true,
-                Some(StopReason::Release) | None => {}
-            }
-            match self.acquire(served, &claim, size) {
-                Ok(permit) => {
-                    dispatcher.start(at, claim, permit);
-                    started += 1;
-                }
-                Err(()) => self.waiting_at_gate[at] = Some((claim, size)),
-            }
-        }
-        started
-    }
-
     /// Whether the gates of some queue allow a message.
     fn has_room(&self) -> bool {
-        let mut queues = self.dispatcher.queues.iter().zip(&self.waiting_at_gate);
-        queues.any(|(served, waiting_at_gate)| {
-            waiting_at_gate.is_none() && self.dispatcher.gates.room(&served.gates) > 0
-        })
+        let rooms = self.dispatcher.gates.rooms();
+        let of_queue = |served: &ServedQueue| rooms.of(&served.gates);
+        self.dispatcher.queues.iter().filter_map(of_queue).any(|room| room > 0)
     }
 
     /// The lanes of each queue.
@@ -245,107 +204,9 @@ impl ClaimLoop {
         Ok(all)
     }
 
-    /// Releases a message that waits for a gate if a message with an earlier deadline arrived.
-    async fn yield_to_earlier(&mut self, lanes: &[(usize, Vec<Lane>)]) {
-        for (at, lanes) in lanes {
-            let Some((claim, _)) = &self.waiting_at_gate[*at] else { continue };
-            let earlier = |lane: &Lane| lane.deadline < claim.message.deadline;
-            if lanes.iter().any(earlier)
-                && let Some((claim, _)) = self.waiting_at_gate[*at].take()
-            {
-                self.dispatcher.release_unsent(claim.reference).await;
-            }
-        }
-    }
-
-    /// The number of messages to claim from each lane: fair among queues, then among tenants.
-    fn plan(&mut self, lanes: &[(usize, Vec<Lane>)]) -> Vec<LaneClaim> {
-        let dispatcher = Arc::clone(&self.dispatcher);
-        let queues = &dispatcher.queues;
-        let waiting = lanes.iter().map(|(at, lanes)| {
-            let waiting: u64 = lanes.iter().map(|lane| lane.waiting).sum();
-            // No message overtakes one of its queue that waits for a gate.
-            let room = match self.waiting_at_gate[*at] {
-                Some(_) => 0,
-                None => dispatcher.gates.room(&queues[*at].gates),
-            };
-            (*at, weight(queues[*at].queue.weight), count(waiting.min(room)))
-        });
-        let turns = self.queue_turns.plan(waiting, self.free_workers().min(CLAIM_MAX));
-        let mut plan = Vec::new();
-        for (at, lanes) in lanes {
-            let Some((_, most)) = turns.iter().find(|(turn, _)| turn == at) else {
-                plan.extend(expired(*at, lanes));
-                continue;
-            };
-            let waiting = lanes.iter().map(|lane| {
-                let weight = queues[*at].tenant_weight(&lane.tenant);
-                (lane.tenant.clone(), weight, count(lane.waiting))
-            });
-            let turns = self.tenant_turns[*at].plan(waiting, *most);
-            plan.extend(turns.into_iter().map(|(tenant, most)| LaneClaim {
-                at: *at,
-                tenant,
-                most,
-            }));
-        }
-        plan
-    }
-
-    /// Claims messages of one lane and sends those that the gates allow; returns their number.
-    async fn claim(&mut self, turn: LaneClaim) -> Result<usize, StoreError> {
-        let LaneClaim { at, tenant, most } = turn;
-        let dispatcher = Arc::clone(&self.dispatcher);
-        let served = &dispatcher.queues[at];
-        let until = moment().after(dispatcher.settings.lease);
-        let request = ClaimRequest {
-            queue: served.queue.name.clone(),
-            tenant: tenant.clone(),
-            limit: most,
-            until,
-        };
-        let mut started = 0;
-        let claims = dispatcher.store.claim(request, moment()).await;
-        for claim in dispatcher.of_queue(served, claims).await?.into_iter().flatten() {
-            dispatcher.track(&claim.reference);
-            let size = served.measure(&claim.message).await;
-            match self.acquire(served, &claim, size) {
-                Ok(permit) => {
-                    self.charge((at, &tenant), permit.as_ref());
-                    dispatcher.start(at, claim, permit);
-                    started += 1;
-                }
-                Err(()) if self.waiting_at_gate[at].is_none() => {
-                    self.waiting_at_gate[at] = Some((claim, size))
-                }
-                Err(()) => dispatcher.release_unsent(claim.reference).await,
-            }
-        }
-        Ok(started)
-    }
-
-    /// Charges the queue and the tenant for a message, unless nothing is sent for it.
-    fn charge(&mut self, (at, tenant): (usize, &String), permit: Option<&GatePermit>) {
-        if permit.is_some() {
-            let served = &self.dispatcher.queues[at];
-            self.queue_turns.charge(&at, weight(served.queue.weight));
-            self.tenant_turns[at].charge(tenant, served.tenant_weight(tenant));
-        }
-    }
-
-    /// Acquires the gates for a message. An expired or cancelled message needs none, because
-    /// nothing is sent for it.
-    fn acquire(
-        &self,
-        served: &ServedQueue,
-        claim: &Claim,
-        size: MessageSize,
-    ) -> Result<Option<GatePermit>, ()> {
-        if claim.cancelled || claim.message.deadline <= moment() {
-            return Ok(None);
-        }
-        let size = served.size_at_gates(size);
-        self.dispatcher.gates.try_acquire(&served.gates, size).map(Some).map_err(drop)
+    /// The workers that may send: free ones, and those of messages that wait at gates.
+    fn workers(&self) -> usize {
+        self.free_workers() + self.waiting_at_gate.iter().flatten().count()
     }
 
     fn free_workers(&self) -> usize {
@@ -366,33 +227,7 @@ impl ClaimLoop {
     }
 }
 
-// === impl ServedQueue ===
-
-impl ServedQueue {
-    fn tenant_weight(&self, tenant: &str) -> Weight {
-        let configured = self.queue.tenants.iter().find(|(name, _)| name == tenant);
-        weight(configured.map_or(1.0, |(_, weight)| *weight))
-    }
-}
-
-/// Claims for expired messages, which get their result although the gates are closed: the first of
-/// each lane, one at a time.
-fn expired(at: usize, lanes: &[Lane]) -> impl Iterator<Item = LaneClaim> {
-    let now = moment();
-    let expired = lanes.iter().filter(move |lane| lane.deadline <= now);
-    expired.map(move |lane| LaneClaim { at, tenant: lane.tenant.clone(), most: 1 })
-}
-
 /// The time until a moment in milliseconds since 1970.
 fn moment_left(millis: u64) -> Duration {
     Duration::from_millis(millis.saturating_sub(moment().millis()))
-}
-
-fn count(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-/// The configuration has checked the weights.
-fn weight(weight: f64) -> Weight {
-    Weight::new(weight).unwrap_or(Weight::ONE)
 }

@@ -147,11 +147,14 @@ impl Dispatcher {
             AttemptEnd::Stopped(StopReason::Release) => {
                 self.release(served, held, Release { due: moment(), failed: false }).await
             }
+            AttemptEnd::Response(Verdict::Unanswered, _) => {
+                served.metrics.unanswered();
+                self.end(served, held, Outcome::expired()).await;
+            }
             AttemptEnd::Response(Verdict::Final(outcome), model) => {
-                if let Some(permit) = &permit {
-                    permit.succeeded();
-                }
                 if let Outcome::Answered { .. } = outcome {
+                    // Only an answer shows that the target has room.
+                    permit.iter().for_each(GatePermit::succeeded);
                     served.accepted();
                     self.answers.note(&served.target.place, &model);
                     served.note_output(&outcome);
@@ -234,13 +237,18 @@ impl Dispatcher {
     }
 
     async fn finish(&self, served: &ServedQueue, held: ClaimRef, outcome: Outcome) {
+        served.metrics.judged(&outcome);
+        self.end(served, held, outcome).await;
+    }
+
+    /// Stores the outcome of a message as its result.
+    async fn end(&self, served: &ServedQueue, held: ClaimRef, outcome: Outcome) {
         let end = match &outcome {
             Outcome::Answered { .. } => MessageEnd::Answered,
             Outcome::Failed { code, .. } if *code == Outcome::CANCELLED => MessageEnd::Cancelled,
             Outcome::Failed { code, .. } if *code == Outcome::DEADLINE => MessageEnd::Expired,
             Outcome::Failed { .. } => MessageEnd::Unsendable,
         };
-        served.metrics.judged(&outcome);
         let kept =
             self.persist(served, || self.store.complete(held.clone(), outcome.clone(), moment()));
         served.metrics.ended(if kept.await { end } else { MessageEnd::Lost });
@@ -306,7 +314,7 @@ impl Dispatcher {
         let sent = self.client.send(&served.target, request, self.settings.answer_limit);
         let verdict = match timeout(limit, sent).await {
             Ok(ended) => judge(ended, moment()),
-            Err(_) if message.deadline <= moment() => Verdict::Final(Outcome::expired()),
+            Err(_) if message.deadline <= moment() => Verdict::Unanswered,
             Err(_) => judge(Err(ClientError::TimedOut(limit)), moment()),
         };
         (verdict, model)

@@ -20,6 +20,8 @@ use crate::upstream::{is_full, retry_after};
 pub(super) enum Verdict {
     /// The outcome is its result.
     Final(Outcome),
+    /// Its deadline passed before the target answered.
+    Unanswered,
     /// It failed. The outcome is its result if it has failed too often.
     Failed(Outcome, Option<Duration>),
     /// A gateway kept it until its time was over, because its backends failed it.

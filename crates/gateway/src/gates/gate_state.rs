@@ -94,12 +94,14 @@ impl GateState {
         })
     }
 
-    /// The amount that may be sent now.
-    pub(super) fn room(&self, now: Time) -> u64 {
+    /// The amount that may be sent now; `None` while the gate is closed, unless requests in flight
+    /// fill it.
+    pub(super) fn open_room(&self, now: Time) -> Option<u64> {
         match (self.budget.allowance(now), self.start_allowance(now)) {
-            (Allowance::Left(left), StartAllowance::Unrestricted) => left,
-            (Allowance::Left(left), StartAllowance::Allowed(open)) => left.min(open.into()),
-            _ => 0,
+            (Allowance::Left(left), StartAllowance::Unrestricted) => Some(left),
+            (Allowance::Left(left), StartAllowance::Allowed(open)) => Some(left.min(open.into())),
+            (Allowance::Left(_) | Allowance::Spent, _) => Some(0),
+            _ => None,
         }
     }
 

@@ -83,7 +83,8 @@ impl Gates {
         let change = states[at].record(reading);
         self.refresh(at, &mut states[at], now);
         // Only a gate that has refused a request needs to notify.
-        let open = states[at].room(now) > 0 && std::mem::take(&mut states[at].has_refused);
+        let has_room = states[at].open_room(now).is_some_and(|room| room > 0);
+        let open = has_room && std::mem::take(&mut states[at].has_refused);
         drop(states);
         if let Some(change) = change {
             change.log(&self.settings[at].name);

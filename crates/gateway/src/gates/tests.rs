@@ -66,6 +66,12 @@ fn set(gates: &Gates) -> GateSet {
     gates.named(&names).unwrap()
 }
 
+impl Gates {
+    fn room(&self, set: &GateSet) -> u64 {
+        self.rooms().of(set).unwrap_or(0)
+    }
+}
+
 /// Permits for all requests that may be sent now.
 fn take_all(gates: &Arc<Gates>) -> Vec<GatePermit> {
     let set = set(gates);

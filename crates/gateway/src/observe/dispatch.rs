@@ -33,6 +33,9 @@ pub(crate) enum MessageEnd {
 const ENDS: [&str; 8] =
     ["answered", "expired", "cancelled", "unsendable", "dead", "failed", "congested", "lost"];
 
+/// Why a request failed that was in flight at the deadline of its message.
+const UNANSWERED: &str = "without an answer before the deadline";
+
 /// The metrics of all queues and gates.
 #[derive(Debug, Default)]
 pub(crate) struct DispatchMetrics {
@@ -193,6 +196,11 @@ impl QueueMetrics {
             Outcome::Failed { code, .. } => code.to_lowercase().replace('_', " "),
         };
         *counts.failed.entry(reason).or_default() += 1;
+    }
+
+    /// Counts a request that the target did not answer before the deadline of its message.
+    pub(crate) fn unanswered(&self) {
+        *lock(&self.judged).failed.entry(UNANSWERED.into()).or_default() += 1;
     }
 
     /// What attempts brought since the start.

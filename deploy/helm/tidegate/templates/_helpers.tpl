@@ -32,11 +32,41 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* The scheme of the probes and of the monitor in mode serve: its one port has TLS or not. */}}
+{{/* Refuses an address in `config` at which the ports of the chart would find nothing. */}}
+{{- define "tidegate.listens" -}}
+{{- range $key, $port := ternary (dict "listen" "9002" "health_listen" "9003" "metrics_listen" "9090") (dict "listen" "8430") (eq .Values.mode "epp") -}}
+{{- $section := ternary "epp" "server" (eq $.Values.mode "epp") -}}
+{{- $listen := dig $section $key "" $.Values.config -}}
+{{- if and $listen (ne $listen (printf "0.0.0.0:%s" $port)) (ne $listen (printf "[::]:%s" $port)) -}}
+{{- fail (printf "config.%s.%s is %s: the ports of the chart need 0.0.0.0:%s or [::]:%s" $section $key $listen $port $port) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The port of the status pages in mode serve, if they have an address of their own. */}}
+{{- define "tidegate.pages" -}}
+{{- $listen := dig "admin" "listen" "" .Values.config -}}
+{{- if and $listen (eq .Values.mode "serve") -}}
+{{- if not (regexMatch "^(0\\.0\\.0\\.0|\\[::\\]):[0-9]+$" $listen) -}}
+{{- fail (printf "config.admin.listen is %s: the probes need 0.0.0.0:PORT or [::]:PORT" $listen) -}}
+{{- end -}}
+{{- splitList ":" $listen | last -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The scheme of the probes and of the monitor in mode serve: the port of the pages has TLS or not. */}}
 {{- define "tidegate.scheme" -}}
 {{- $server := default dict .Values.config.server -}}
 {{- $tls := default dict $server.tls -}}
-{{- if $tls.cert_file -}}HTTPS{{- else -}}HTTP{{- end -}}
+{{- $admin := default dict .Values.config.admin -}}
+{{- $has_tls := or $tls.cert_file $tls.certificates -}}
+{{- if and (include "tidegate.pages" .) (hasKey $admin "tls") -}}{{- $has_tls = and $has_tls $admin.tls -}}{{- end -}}
+{{- if $has_tls -}}
+{{- if and $tls.client_ca_file (ne (lower (default "required" $tls.client_certificates)) "optional") -}}
+{{- fail "config.server.tls.client_ca_file: the probes have no certificate. Set client_certificates: optional there, or config.admin: {listen: 0.0.0.0:9090, tls: false}" -}}
+{{- end -}}
+HTTPS
+{{- else -}}HTTP{{- end -}}
 {{- end -}}
 
 {{/* Whether the status pages need an admin key. Empty: they do not. */}}
@@ -50,6 +80,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* The configuration: that of the chart, with `config` over it. */}}
 {{- define "tidegate.config" -}}
+{{- include "tidegate.listens" . -}}
 {{- $sleep := ternary .Values.preStopSleepSeconds 0 (eq .Values.mode "serve") | int -}}
 {{- $seconds := sub .Values.terminationGracePeriodSeconds (add 10 $sleep) -}}
 {{- if lt $seconds 5 -}}
