@@ -141,7 +141,8 @@ fn live_text(page: &RequestPage) -> String {
     };
     let higher = match page.higher_bands_waiting {
         None | Some(0) => String::new(),
-        Some(higher) => format!("; {higher} of higher bands go first"),
+        // Where bands share by weights, or these need other backends, they do not all go first.
+        Some(higher) => format!("; {higher} wait in higher bands"),
     };
     let rest = match (page.estimated_wait_seconds, page.least_wait_seconds) {
         _ if page.backends_ready == Some(0) => {
@@ -277,6 +278,9 @@ mod tests {
         let fresh = RequestPage { estimated_wait_seconds: Some(4.3), ..waiting(false) };
         let text = live_text(&fresh);
         assert!(text.ends_with("at place 3; about 4.3 s remain."), "{text}");
+        let below = RequestPage { higher_bands_waiting: Some(2), ..waiting(false) };
+        let text = live_text(&below);
+        assert!(text.ends_with("; 2 wait in higher bands; the rest of its wait is not known."));
         let late = RequestPage { least_wait_seconds: Some(4.3), ..waiting(true) };
         let text = live_text(&late);
         assert!(text.contains("it is late") && text.contains("at least 4.3 s remain"), "{text}");
