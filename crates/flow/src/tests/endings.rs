@@ -151,8 +151,8 @@ fn n05_a_requeued_ask_keeps_its_deadline_and_avoids_the_backend() {
     assert_ne!(fixture.gate.backend_of(first).unwrap(), failed);
 }
 
-/// M03: for whoever looks, an ask is as old as its first arrival, and none is as old as the ask that
-/// had its slot before.
+/// M03: for whoever looks, an ask is as old as its first arrival, and not as the ask that had its
+/// slot before.
 #[test]
 fn m03_a_requeued_ask_is_as_old_as_its_first_arrival() {
     let mut fixture = Fixture::new(limited_to(1.0), 1);
