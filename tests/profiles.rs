@@ -142,3 +142,17 @@ fn g01_a_reload_that_changes_the_profile_is_logged() {
     let log = gateway.process.await_log("was reloaded", 1);
     assert!(log.contains(" instead of none"), "{log}");
 }
+
+/// Without a queue the proposal lets all pass, and `check` tells no bounds that do not hold.
+#[test]
+fn g01_c08_check_tells_what_a_queue_that_is_off_means() {
+    let file = fresh_file();
+    for off in ["enabled = false", "total_capacity = 0"] {
+        fs::write(&file, format!("[fair_request_queue]\n{off}\n")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let shown = run(command.arg("check").arg(&file));
+        assert!(!shown.contains("is refused") && !shown.contains("1000000000"), "{shown}");
+        assert!(shown.contains("queue     off: requests pass to ready backends at once"));
+        assert!(shown.contains("bounds    none: the queue is off"));
+    }
+}

@@ -87,6 +87,18 @@ fn p07_held_requests_of_lower_bands_leave_their_places_to_critical_ones() {
     gateway.await_idle();
 }
 
+/// Where no request loses its place in the queue, none does here.
+#[test]
+fn c05_o06_until_full_evicts_no_held_request() {
+    let queue = "[queue]\nhold_capacity = 1\nadmission = \"until-full\"\n";
+    let gateway = Gateway::launch(&format!("{queue}{CONFIGURED}"));
+    let waiting = gateway.enqueue(&chat("m").priority("best-effort"), 0);
+    gateway.ask(&chat("m").priority("critical")).refused(503, "no_backend");
+    let backend = Backend::quick().lists(&["m"]);
+    gateway.list(&[&backend]);
+    assert_eq!(waiting.finish().status, 200);
+}
+
 #[test]
 fn o06_held_requests_are_counted() {
     let backend = Backend::held().lists(&["m"]);

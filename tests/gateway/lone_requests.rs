@@ -199,3 +199,37 @@ fn n05_poisonous_requests_do_not_take_the_trials_of_sound_ones() {
     drop(poisons);
     gateway.await_idle();
 }
+
+/// Whoever looks learns since when it has hung and how often it failed. Failed attempts are no
+/// progress: no time is told until it goes.
+#[test]
+fn m03_n05_a_request_between_attempts_is_as_old_as_its_arrival() {
+    let (backend, over) = failing(ScriptedResponse::json(500, "{}"));
+    let gateway = Gateway::before(TWO, &backend);
+    let call = gateway.send(&chat("m").header("X-Request-Id", "hanging"));
+    // The pauses between nine attempts, each at least half as long as without jitter.
+    await_attempts(&backend, 9);
+    let least = 0.5 * (0.05 + 0.1 + 0.2 + 0.4 + 0.8 + 3.0);
+    let page = eventually("waits again", || match gateway.get("/requests/hanging").json() {
+        page if page["stage"] == "waiting" => Ok(page),
+        page => Err(page.to_string()),
+    });
+    assert!(page["age_seconds"].as_f64().unwrap() >= least, "{page}");
+    assert!(page["attempts"].as_u64().unwrap() >= 9, "{page}");
+    let text = page["text"].as_str().unwrap();
+    assert!(text.contains(" failed attempts; the rest of its wait is not known"), "{text}");
+    gateway.await_metrics("oldest", |metrics| {
+        match metrics.sum_where("tidegate_queue_oldest_seconds", "normal") {
+            age if age >= least => Ok(()),
+            age => Err(age.to_string()),
+        }
+    });
+    let queue = eventually("waits", || match gateway.get("/status").json()["queue"].clone() {
+        queue if queue["depth"] == 1 => Ok(queue),
+        queue => Err(queue.to_string()),
+    });
+    assert!(queue["oldest_seconds"].as_f64().unwrap() >= least, "{queue}");
+    assert!(queue["drains_in_seconds"].is_null(), "{queue}");
+    over.store(true, Ordering::SeqCst);
+    assert_eq!(call.finish().status, 200);
+}

@@ -197,3 +197,44 @@ fn g01_q08_a_request_without_a_backend_waits_no_longer() {
     let gateway = Gateway::launch(&format!("{ttl}{CONFIGURED}"));
     gateway.ask(&critical("m")).refused(503, "queue_timeout");
 }
+
+/// Nor are fewer let in, and none loses its place to a higher band.
+#[test]
+fn g01_q07_without_a_backend_the_queue_has_its_usual_limits() {
+    for (queue, own, higher) in [
+        ("[fair_request_queue]\nflow_capacity = 102\n", "critical", "critical"),
+        ("[queue]\nmax_size = 102\n", "normal", "high"),
+    ] {
+        let gateway = Gateway::launch(&format!("{queue}{CONFIGURED}"));
+        let ask = |band: &str| chat("m").priority(band).header("X-Nexus-Priority", band);
+        let calls: Vec<_> = (0..101).map(|_| gateway.send(&ask(own))).collect();
+        gateway.await_depth(101);
+        let last = gateway.send(&ask(higher));
+        gateway.await_depth(102);
+        let refused = gateway.ask(&ask(higher));
+        assert_eq!((refused.status, refused.code() == "no_backend"), (503, false));
+        let server = Backend::quick();
+        gateway.list(&[&server]);
+        succeed(calls.into_iter().chain([last]));
+    }
+}
+
+/// The wait of a client that leaves counts as long as it was.
+#[test]
+fn g01_m01_the_wait_of_a_client_that_leaves_is_in_the_latency_and_in_the_log() {
+    let backend = Backend::held();
+    let log = "[log]\nformat = \"json\"\n";
+    let (gateway, running) = Gateway::occupied(&format!("{log}{ONE}"), &backend, &critical("m"));
+    let leaver = gateway.enqueue(&critical("m").header("X-Request-Id", "leaver"), 0);
+    let waited = gateway.get("/requests/leaver").json()["age_seconds"].as_f64().unwrap();
+    drop(leaver);
+    gateway.await_metrics("counted", |metrics| {
+        let at = |name: &str| metrics.sum_where(name, "success=\"false\"");
+        let found = ["count", "sum"].map(|part| at(&format!("queue_latency_seconds_{part}")));
+        if found[0] == 1.0 && found[1] >= waited { Ok(()) } else { Err(format!("{found:?}")) }
+    });
+    let line = gateway.access_of("leaver");
+    assert!(line["wait_ms"].as_f64().unwrap() >= 1e3 * waited, "{line}");
+    backend.open();
+    succeed([running]);
+}

@@ -95,6 +95,8 @@ pub struct Controller {
     pub(crate) progress: Vec<AskProgress>,
     /// The route preferences of the asks that have one, by slot.
     pub(crate) preferences: BTreeMap<u32, RoutePreference>,
+    /// When the asks that were re-queued at the back arrived first, by slot.
+    pub(crate) first_arrivals: BTreeMap<u32, Time>,
     /// Why each ask in flight went to its backend, by slot, if there was a choice.
     pub(crate) choices: Vec<Option<RouteChoice>>,
     /// The prompts of live asks, by slot, if prefix caches count.
@@ -150,6 +152,7 @@ impl Controller {
             asks: Asks::default(),
             progress: Vec::new(),
             preferences: BTreeMap::new(),
+            first_arrivals: BTreeMap::new(),
             choices: Vec::new(),
             prompts: Vec::new(),
             warm: WarmAsks::default(),

@@ -49,6 +49,9 @@ fn counters(c: &Controller) -> Result<(), Violation> {
     let has_preference: Vec<u32> =
         c.asks.slots().filter(|&slot| c.asks[slot].has_preference).collect();
     equal("preferences", c.preferences.keys().copied().collect::<Vec<_>>(), has_preference)?;
+    let alive = |slot: &u32| c.asks[*slot].phase != Phase::Free;
+    let requeued = c.first_arrivals.keys().filter(|slot| alive(slot)).count();
+    equal("first arrivals", c.first_arrivals.len(), requeued)?;
     let known = c.asks.slots().filter(|&slot| c.asks[slot].workload != u32::MAX);
     equal("active workloads", c.registry.active_total(), known.count() as u64)
 }

@@ -45,11 +45,13 @@ fn locked(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
 // === impl HoldPlaces ===
 
 impl HoldPlaces {
-    /// Takes a place, if fewer than `capacity` are taken or a request of a lower band has one.
-    pub(crate) fn take(&self, capacity: usize, band: Band) -> Option<HoldPlace> {
+    /// Takes a place, if fewer than `capacity` are taken, or if `evicts` and a request of a lower
+    /// band has one.
+    pub(crate) fn take(&self, capacity: usize, band: Band, evicts: bool) -> Option<HoldPlace> {
         let mut held = locked(&self.0);
         if held.by_rank.len() >= capacity {
-            let lowest = held.by_rank.first_entry().filter(|lowest| lowest.key().0 < band)?;
+            let is_lower = |lowest: Rank| evicts && lowest.0 < band;
+            let lowest = held.by_rank.first_entry().filter(|lowest| is_lower(*lowest.key()))?;
             lowest.remove().notify_one();
         }
         held.taken += 1;
@@ -97,18 +99,19 @@ mod tests {
     fn p07_the_youngest_of_the_lowest_band_loses_its_place() {
         let places = HoldPlaces::default();
         let [first, second, other] = [Band::BestEffort, Band::BestEffort, Band::Normal]
-            .map(|band| places.take(3, band).unwrap());
-        assert!(places.take(3, Band::BestEffort).is_none(), "an equal band takes nothing");
-        let critical = places.take(3, Band::Critical).unwrap();
+            .map(|band| places.take(3, band, true).unwrap());
+        assert!(places.take(3, Band::BestEffort, true).is_none(), "an equal band takes nothing");
+        assert!(places.take(3, Band::Critical, false).is_none(), "nothing is taken away");
+        let critical = places.take(3, Band::Critical, true).unwrap();
         assert!(is_lost(&second) && !is_lost(&first) && !is_lost(&other));
         drop(second);
         assert_eq!(places.usage(3).taken, 3, "a lost place is given back once");
-        let normal = places.take(3, Band::Normal).unwrap();
-        assert!(is_lost(&first) && places.take(3, Band::Normal).is_none());
+        let normal = places.take(3, Band::Normal, true).unwrap();
+        assert!(is_lost(&first) && places.take(3, Band::Normal, true).is_none());
         drop(critical);
-        assert!(places.take(3, Band::BestEffort).is_some());
+        assert!(places.take(3, Band::BestEffort, true).is_some());
         drop((first, other, normal));
         assert_eq!(places.usage(3).taken, 0);
-        assert!(places.take(0, Band::Critical).is_none());
+        assert!(places.take(0, Band::Critical, true).is_none());
     }
 }

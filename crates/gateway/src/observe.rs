@@ -181,9 +181,14 @@ impl Observer {
         self.ticket_ids.set(ticket.index(), id.as_bytes());
     }
 
-    /// Records why a backend was chosen for a request.
-    pub(crate) fn chose(&self, ticket: Ticket, reason: RouteReason) {
-        self.ticket_ids.chose(ticket.index(), reason);
+    /// Records why a backend was chosen for an attempt of a request.
+    pub(crate) fn chose(&self, ticket: Ticket, reason: RouteReason, attempt: u32) {
+        self.ticket_ids.chose(ticket.index(), reason, attempt);
+    }
+
+    /// The attempts of the live request under this index of a ticket.
+    pub(crate) fn attempts_of(&self, index: usize) -> Option<u32> {
+        self.ticket_ids.attempts(index)
     }
 
     /// Whether the live request under this index of a ticket has this id.

@@ -301,6 +301,7 @@ impl Controller {
         if has_preference {
             self.preferences.remove(&slot);
         }
+        self.first_arrivals.remove(&slot);
         self.forget_prompt(slot);
         self.asks.remove(slot);
     }

@@ -52,6 +52,7 @@ impl Controller {
             let objective = Some(objective).filter(|&objective| objective != Span::FOREVER);
             let sequence = self.next_sequence();
             let ask = &mut self.asks[slot];
+            self.first_arrivals.entry(slot).or_insert(ask.arrival);
             (ask.sequence, ask.arrival) = (sequence, now);
             ask.wanted_by = now.after(objective.unwrap_or(Span::ZERO));
         }

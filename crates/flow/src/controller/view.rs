@@ -50,7 +50,7 @@ pub struct AskView {
     pub tokens: u64,
     /// Its backend, while it is in flight.
     pub backend: Option<BackendId>,
-    /// When it arrived, or when it was re-queued at the back of its flow.
+    /// When it arrived, however often it was re-queued since.
     pub arrival: Time,
     /// Whether it waits and can no longer make its objective.
     pub late: bool,
@@ -99,7 +99,7 @@ impl Controller {
                 stock: record.stock(self.settings.stock),
                 tokens: record.stock(StockUnit::Tokens),
                 backend: (!waits).then(|| self.supply.backends[record.backend as usize].id),
-                arrival: record.arrival,
+                arrival: self.first_arrivals.get(&slot).copied().unwrap_or(record.arrival),
                 late: waits && record.is_late(self.clock),
             }
         })

@@ -151,6 +151,25 @@ fn n05_a_requeued_ask_keeps_its_deadline_and_avoids_the_backend() {
     assert_ne!(fixture.gate.backend_of(first).unwrap(), failed);
 }
 
+/// M03: for whoever looks, an ask is as old as its first arrival, and not as the ask that had its
+/// slot before.
+#[test]
+fn m03_a_requeued_ask_is_as_old_as_its_first_arrival() {
+    let mut fixture = Fixture::new(limited_to(1.0), 1);
+    let first = fixture.start("a");
+    let arrived = fixture.now;
+    for place in [RequeuePosition::Back, RequeuePosition::Original, RequeuePosition::Back] {
+        fixture.pass(Span::from_secs(2));
+        fixture.gate.requeue(first, place, fixture.now).unwrap();
+        fixture.collect();
+        let seen: Vec<Time> = fixture.gate.asks().map(|ask| ask.arrival).collect();
+        assert_eq!(seen, [arrived], "{place:?}");
+    }
+    fixture.settle(first, 1);
+    fixture.start("a");
+    assert_eq!(fixture.gate.asks().next().unwrap().arrival, fixture.now);
+}
+
 /// N05: with a single backend, that backend is tried again.
 #[test]
 fn n05_the_only_backend_is_not_avoided() {

@@ -23,7 +23,7 @@ pub(crate) struct RequestPage {
     tenant: Option<String>,
     model: Option<String>,
     target_model: Option<String>,
-    /// Since its arrival, or since its re-queue at the back of its flow.
+    /// Since its arrival.
     age_seconds: Option<f64>,
     waited_seconds: Option<f64>,
     /// Its place among the requests of its flow, band and backends, as they would go now.
@@ -82,6 +82,7 @@ fn live(state: &State, id: &str) -> Option<RequestPage> {
     page.backends_ready = page.position.and(page.target_model.as_ref()).map(ready);
     page.backend = backend.and_then(|at| named.backends.get(&at)).map(|name| (*name).to_owned());
     page.reason = backend.and_then(|_| state.observer.reason_of(index));
+    page.attempts = state.observer.attempts_of(index);
     page.text = live_text(&page);
     Some(page)
 }
@@ -126,8 +127,12 @@ fn live_text(page: &RequestPage) -> String {
     let Some(position) = page.position else {
         let at = page.backend.as_deref().unwrap_or("a backend");
         let why = page.reason.map(|why| format!(", chosen as {why}")).unwrap_or_default();
-        return format!("It is at {at}{why}; it arrived {age:.1} s ago.");
+        let failed = page.attempts.map_or(0, |attempts| attempts.saturating_sub(1));
+        let after = failures(failed).map(|failed| format!(" after {failed}")).unwrap_or_default();
+        return format!("It is at {at}{why}{after}; it arrived {age:.1} s ago.");
     };
+    let failed = failures(page.attempts.unwrap_or(0));
+    let failed = failed.map(|failed| format!(", after {failed}")).unwrap_or_default();
     let by = match page.order {
         Some("workload") => " by its urgency",
         Some("deadline") => " by its deadline",
@@ -136,7 +141,8 @@ fn live_text(page: &RequestPage) -> String {
     };
     let higher = match page.higher_bands_waiting {
         None | Some(0) => String::new(),
-        Some(higher) => format!("; {higher} of higher bands go first"),
+        // Where bands share by weights, or these need other backends, they do not all go first.
+        Some(higher) => format!("; {higher} wait in higher bands"),
     };
     let rest = match (page.estimated_wait_seconds, page.least_wait_seconds) {
         _ if page.backends_ready == Some(0) => {
@@ -164,8 +170,14 @@ fn live_text(page: &RequestPage) -> String {
     };
     format!(
         "It waits for {age:.1} s in the flow {flow}, band {band}, at place \
-         {position}{by}{higher}{rest}."
+         {position}{by}{higher}{failed}{rest}."
     )
+}
+
+/// How many attempts of a request have failed, if any has.
+fn failures(count: u32) -> Option<String> {
+    let noun = if count == 1 { "attempt" } else { "attempts" };
+    (count > 0).then(|| format!("{count} failed {noun}"))
 }
 
 /// As in the configuration; sessions have no name of an order there.
@@ -210,10 +222,15 @@ pub(super) fn ended_page(id: &str, ago: f64, record: &Record) -> RequestPage {
     let after = waited.map(|waited| format!(", after a wait of {waited:.1} s")).unwrap_or_default();
     let (whole, tries) = (secs(record.total), attempts.max(1));
     let tries = if tries > 1 { format!(" with {tries} attempts") } else { String::new() };
+    // The outcome says that the backend's response was passed on, whatever it was.
+    let how = match outcome {
+        "ok" if status >= 400 => "its backend's error was passed on",
+        outcome => outcome,
+    };
     RequestPage {
         id: id.to_owned(),
         text: format!(
-            "It ended {ago:.0} s ago: {outcome}, status {status}{by}{after}; {whole:.1} s in \
+            "It ended {ago:.0} s ago: {how}, status {status}{by}{after}; {whole:.1} s in \
              all{tries}."
         ),
         stage: "ended",
@@ -261,6 +278,9 @@ mod tests {
         let fresh = RequestPage { estimated_wait_seconds: Some(4.3), ..waiting(false) };
         let text = live_text(&fresh);
         assert!(text.ends_with("at place 3; about 4.3 s remain."), "{text}");
+        let below = RequestPage { higher_bands_waiting: Some(2), ..waiting(false) };
+        let text = live_text(&below);
+        assert!(text.ends_with("; 2 wait in higher bands; the rest of its wait is not known."));
         let late = RequestPage { least_wait_seconds: Some(4.3), ..waiting(true) };
         let text = live_text(&late);
         assert!(text.contains("it is late") && text.contains("at least 4.3 s remain"), "{text}");
@@ -270,6 +290,16 @@ mod tests {
         assert!(text.contains("it will be late") && text.contains("at least 4.3 s"), "{text}");
         let unknown = live_text(&waiting(true));
         assert!(unknown.contains("fresh requests of its flow go first"), "{unknown}");
+    }
+
+    #[test]
+    fn m03_an_error_of_a_backend_is_not_told_as_well() {
+        let ended = |status| {
+            let record = Record { status, outcome: "ok", ..Record::empty() };
+            ended_page("a", 1.0, &record).text
+        };
+        assert!(ended(200).contains(": ok, status 200;"), "{}", ended(200));
+        assert!(ended(500).contains(": its backend's error was passed on, status 500;"));
     }
 
     #[test]

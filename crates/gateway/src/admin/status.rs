@@ -256,6 +256,7 @@ impl CoreCopy {
             offered: self.counters.offered,
             granted: self.counters.granted,
             bypassed: self.counters.bypassed,
+            requeued: self.counters.requeued,
             settled: self.counters.settled,
             depth: self.queue.depth,
             ..Sample::default()

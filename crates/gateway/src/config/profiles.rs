@@ -18,7 +18,9 @@ const PROFILE: &str = "profile";
 type Assigned = (&'static str, &'static str, &'static str);
 
 /// Nothing changes the order of arrival in a flow, and no room is kept from a request that waits.
+/// Requests for a model without a backend have no limit but that of the queue.
 const ARRIVAL: &[Assigned] = &[
+    ("queue", "hold_capacity", "16777216"),
     ("queue", "slo_ttft", "0s"),
     ("queue", "cache_reorder", "0"),
     ("queue", "cache_slack", "0"),

@@ -76,8 +76,12 @@ impl Summary<'_> {
 
     fn queue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings = &self.0.flow;
-        if !settings.enabled || settings.total_capacity == 0 {
-            return writeln!(f, "queue     off: a request that would have to wait is refused");
+        if self.is_off() {
+            let rest = match self.0.conventions.passes_when_off {
+                true => "requests pass to ready backends at once",
+                false => "a request that would have to wait is refused",
+            };
+            return writeln!(f, "queue     off: {rest}");
         }
         let FlowClass { capacity, ttl, .. } = settings.default_class;
         let cost = spelling(self.0.cost);
@@ -89,7 +93,11 @@ impl Summary<'_> {
         let admission = spelling(settings.admission);
         writeln!(f, ", admission {admission}")?;
         let Hold { ttl, capacity } = self.0.hold;
-        write!(f, "          {capacity} in all for configured models without a backend")?;
+        match capacity < settings.total_capacity as usize {
+            true => write!(f, "          {capacity} in all")?,
+            false => write!(f, "          any of them")?,
+        }
+        write!(f, " for configured models without a backend")?;
         writeln!(f, ", {} each", show_span(ttl))?;
         self.slo_ttft().map_or(Ok(()), |text| writeln!(f, "          {text}"))
     }
@@ -104,9 +112,16 @@ impl Summary<'_> {
         (!bands.is_empty()).then(|| format!("objective to the first token: {}", bands.join(", ")))
     }
 
+    fn is_off(&self) -> bool {
+        !self.0.flow.enabled || self.0.flow.total_capacity == 0
+    }
+
     fn bounds(&self) -> String {
         let settings = &self.0.flow;
         match settings.bounds {
+            Bounds::Fixed(_) if self.is_off() && self.0.conventions.passes_when_off => {
+                "none: the queue is off".into()
+            }
             Bounds::Auto => match settings.pace_max {
                 Some(pace) => format!("auto, at most {} from token to token", show_span(pace)),
                 None => "auto".into(),

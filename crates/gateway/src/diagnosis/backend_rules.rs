@@ -8,6 +8,7 @@ use super::slow_rules;
 /// The rules about one that is lost.
 pub(super) const DOWN: &str = "backend_down";
 pub(super) const EJECTED: &str = "backend_ejected";
+pub(super) const FAILING: &str = "backend_failing";
 /// A backend fails if this share of its attempts fails, and so many in a minute, for so long.
 const FAILING_SHARE: f64 = 0.1;
 const FAILING_PER_MINUTE: f64 = 3.0;
@@ -235,7 +236,7 @@ fn failing(backend: &BackendCondition) -> Option<StatusFinding> {
         "{failed:.0} of the {all:.0} attempts at {id} in the last minute failed ({percent:.0} %): \
          {why}"
     );
-    let finding = StatusFinding::new("backend_failing", Level::Warning, text)
+    let finding = StatusFinding::new(FAILING, Level::Warning, text)
         .about(id)
         .lasting(FAILING_SECS)
         .figure("failed_per_minute", failed)

@@ -1,7 +1,7 @@
 //! Which finding is the cause of another: the consequence then advises about its cause only. Two
 //! findings with two different advices confuse.
 
-use super::backend_rules::{DOWN, EJECTED};
+use super::backend_rules::{DOWN, EJECTED, FAILING};
 use super::finding::{EndedFinding, Level, StatusFinding};
 use super::hang_rules::HUNG;
 use super::memory::sort;
@@ -71,15 +71,24 @@ fn explains_waits(cause: &StatusFinding) -> bool {
     match cause.id {
         DOWN | EJECTED | HUNG | FLOOD | TOO_LOW | "no_backend_ready" => true,
         PLACES_UNKNOWN => cause.level > Level::Note,
-        _ => false,
+        _ => fails_most(cause),
     }
+}
+
+/// Whether a backend fails most attempts, so that its requests wait for another one.
+fn fails_most(cause: &StatusFinding) -> bool {
+    let figure = |name| cause.evidence.get(name).copied().unwrap_or(0.0);
+    cause.id == FAILING && figure("failed_per_minute") > figure("answered_per_minute")
 }
 
 fn explain_refusals(findings: &mut [StatusFinding], recent: &[EndedFinding], ttl_seconds: f64) {
     let Some(at) = findings.iter().position(|finding| finding.id == REFUSED) else { return };
     let (reason, level) = (findings[at].subject.clone().unwrap_or_default(), findings[at].level);
     let began = findings[at].began_secs;
-    let held = latest_before(findings, began, |cause| explains((cause.id, cause.level), &reason));
+    let is_time = ErrorCode::of(&reason).blame == Blame::Time;
+    let held = latest_before(findings, began, |cause| {
+        explains((cause.id, cause.level), &reason) || (is_time && fails_most(cause))
+    });
     if let Some(cause) = held {
         let cause = &mut findings[cause];
         // What makes most requests fail is as bad as that.
@@ -114,7 +123,7 @@ fn explains((id, level): (&str, Level), reason: &str) -> bool {
                 || reason == "backend_error"
                 || (level == Level::Trouble && reason == "no_backend")
         }
-        "backend_failing" => reason == "backend_error",
+        FAILING => reason == "backend_error",
         TOO_LOW => waits,
         PLACES_UNKNOWN => waits && level > Level::Note,
         WILL_EXPIRE => blame == Blame::Time,

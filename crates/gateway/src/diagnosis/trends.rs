@@ -41,10 +41,11 @@ const PEAK_LEAST_SECS: f64 = 5.0;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) at: Time,
-    /// Offers, grants with and without a wait, and ends of service.
+    /// Offers, grants with and without a wait, grants that came back, and ends of service.
     pub(crate) offered: u64,
     pub(crate) granted: u64,
     pub(crate) bypassed: u64,
+    pub(crate) requeued: u64,
     pub(crate) settled: u64,
     pub(crate) depth: u32,
     /// Ended requests by band, `None` without one, and outcome.
@@ -75,6 +76,17 @@ pub(crate) struct Trends {
     first_byte_waits: FirstByteWaits,
     quick_responses: QuickResponses,
     history: History,
+}
+
+// === impl Sample ===
+
+impl Sample {
+    /// The waits that have ended since then in a grant that did not come back.
+    fn left_since(&self, then: &Self) -> u64 {
+        let [granted, requeued] = [(self.granted, then.granted), (self.requeued, then.requeued)]
+            .map(|(now, then)| now.saturating_sub(then));
+        granted.saturating_sub(requeued)
+    }
 }
 
 // === impl Trends ===
@@ -168,7 +180,8 @@ impl Trends {
         }
         let rate = |now: u64, then: u64| round(now.saturating_sub(then) as f64 / secs);
         situation.queue.arriving_per_second = rate(sample.offered, base.offered);
-        let started = |sample: &Sample| sample.granted + sample.bypassed;
+        let started =
+            |sample: &Sample| (sample.granted + sample.bypassed).saturating_sub(sample.requeued);
         situation.queue.starting_per_second = rate(started(sample), started(base));
         situation.queue.ending_per_second = rate(sample.settled, base.settled);
         let bands = situation.bands.len();
@@ -268,7 +281,7 @@ impl Trends {
             let far = |early: &&&Sample| later.at.since(early.at).secs_f64() >= PEAK_LEAST_SECS;
             let early = samples[at..].iter().find(far)?;
             let secs = later.at.since(early.at).secs_f64();
-            Some(later.granted.saturating_sub(early.granted) as f64 / secs)
+            Some(later.left_since(early) as f64 / secs)
         };
         let rates = samples.iter().enumerate().filter_map(rate);
         let highest = rates.fold(0.0, f64::max);
@@ -283,7 +296,7 @@ impl Trends {
         }
         let first = self.waiting_since(sample.at, DRAIN_WINDOW).last()?;
         let secs = sample.at.since(first.at).secs_f64();
-        let left = sample.granted.saturating_sub(first.granted);
+        let left = sample.left_since(first);
         let known = left > 0 && secs >= DRAIN_LEAST_SECS;
         known.then(|| round(f64::from(sample.depth) * secs / left as f64))
     }

@@ -131,8 +131,7 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
         503,
         Backend,
         "no backend is configured or found yet; or no backend lists the configured model, and \
-         `queue.hold_capacity` requests of the same band or higher ones already wait for such \
-         models",
+         `queue.hold_capacity` requests that keep their places already wait for such models",
     )
     .advising("See which model clients ask for, in the access log."),
     code(

@@ -1,11 +1,12 @@
 //! The request ids of live asks, by which an operator finds a request.
 //!
 //! The core knows an ask by its ticket. A hash of the request id is stored under the index of the
-//! ticket when the ask begins, and the reason of the choice when a backend is granted: two writes
-//! for each request, and no allocation. The next ask with the same index overwrites them.
+//! ticket when the ask begins, and the reason of the choice and the number of the attempt when a
+//! backend is granted: a few writes for each request, and no allocation. The next ask with the same
+//! index overwrites them.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use flow::RouteReason;
 
@@ -25,6 +26,8 @@ struct TicketEntry {
     id: AtomicU64,
     /// The number of the reason, plus one; 0 means none.
     reason: AtomicU8,
+    /// The attempts at backends so far.
+    attempts: AtomicU32,
 }
 
 // === impl TicketIds ===
@@ -37,13 +40,20 @@ impl TicketIds {
         let entry = &segment[index % SEGMENT];
         entry.id.store(hash(id), Relaxed);
         entry.reason.store(0, Relaxed);
+        entry.attempts.store(0, Relaxed);
     }
 
-    /// Its backend was chosen.
-    pub(super) fn chose(&self, index: usize, reason: RouteReason) {
+    /// Its backend was chosen, for its attempt with this number.
+    pub(super) fn chose(&self, index: usize, reason: RouteReason, attempt: u32) {
         if let Some(entry) = self.entry(index) {
             entry.reason.store(reason as u8 + 1, Relaxed);
+            entry.attempts.store(attempt, Relaxed);
         }
+    }
+
+    /// The attempts at backends so far, with the present one.
+    pub(super) fn attempts(&self, index: usize) -> Option<u32> {
+        Some(self.entry(index)?.attempts.load(Relaxed))
     }
 
     /// Whether the ask with this index has this request id.
@@ -89,12 +99,13 @@ mod tests {
         let ids = TicketIds::default();
         assert!(!ids.has(7, b"one"));
         ids.set(7, b"one");
-        ids.chose(7, RouteReason::NormalBalanced);
+        ids.chose(7, RouteReason::NormalBalanced, 3);
         assert!(ids.has(7, b"one") && !ids.has(7, b"two") && !ids.has(8, b"one"));
         assert_eq!(ids.reason(7), Some(RouteReason::NormalBalanced));
+        assert_eq!(ids.attempts(7), Some(3));
         ids.set(7, b"two");
         assert!(!ids.has(7, b"one") && ids.has(7, b"two"));
-        assert_eq!(ids.reason(7), None);
+        assert_eq!((ids.reason(7), ids.attempts(7)), (None, Some(0)));
         ids.set(SEGMENT * SEGMENTS, b"beyond");
         assert!(!ids.has(SEGMENT * SEGMENTS, b"beyond"));
     }

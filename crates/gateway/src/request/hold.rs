@@ -5,7 +5,7 @@
 //! waits too. Such requests wait in the queue as others do, with a bound of their own, and are
 //! looked up again when model lists change.
 
-use flow::{ModelId, Span};
+use flow::{Admission, ModelId, Span};
 
 use super::Request;
 use super::admission::{NO_BACKEND, RETRY_WITHOUT_BACKEND};
@@ -103,7 +103,9 @@ impl Request {
     pub(super) fn take_hold_place(&mut self) -> Result<(), Refused> {
         if self.hold_place.is_none() {
             let hold = self.config.hold;
-            let place = self.state.hold_places.take(hold.capacity, self.intent.band);
+            // As in the queue, a request loses its place under `all` alone.
+            let evicts = self.config.flow.admission == Admission::All;
+            let place = self.state.hold_places.take(hold.capacity, self.intent.band, evicts);
             self.hold_place = Some(place.ok_or(NO_BACKEND)?);
             self.intent.ttl = self.intent.ttl.or(Some(hold.ttl));
         }

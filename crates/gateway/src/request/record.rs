@@ -30,6 +30,8 @@ pub(crate) struct RequestRecord {
     pub(crate) arrived: Time,
     /// When the request went to its backend.
     pub(crate) sent: Time,
+    /// Since when it waits, if it does.
+    waits_since: Time,
     /// What it costs if nothing is reported: its prompt, while it is at a backend and after that if
     /// the backend has worked for it.
     owed: u64,
@@ -62,6 +64,7 @@ impl RequestRecord {
             ticket: None,
             arrived: now,
             sent: now,
+            waits_since: now,
             owed: 0,
             has_worked: false,
             charge: None,
@@ -123,7 +126,7 @@ impl RequestRecord {
     pub(crate) fn chose(&mut self, reason: RouteReason) {
         self.record.reason = reason.text();
         if let (Some(observer), Some(ticket)) = (&self.observer, self.ticket) {
-            observer.chose(ticket, reason);
+            observer.chose(ticket, reason, self.record.attempts);
         }
     }
 
@@ -185,9 +188,24 @@ impl RequestRecord {
     /// The request has to wait.
     pub(crate) fn began_waiting(&mut self) {
         self.leave_backend();
-        self.record.waits = true;
+        let now = self.now();
+        if !self.record.waits {
+            (self.record.waits, self.waits_since) = (true, now);
+        }
         if let Some(trace) = &mut self.trace {
-            trace.began_waiting(self.clock.now());
+            trace.began_waiting(now);
+        }
+    }
+
+    /// Its client has left while it waited. What it has waited counts as any other wait: without
+    /// those that became too long for their clients, waits would look short.
+    fn left_the_queue(&mut self) {
+        let before = self.record.waited.unwrap_or(Span::ZERO).nanos();
+        let latest = self.now().since(self.waits_since).nanos();
+        self.record.waited = Some(Span::from_nanos(before.saturating_add(latest)));
+        if self.warns_of_leaving {
+            let request_id = self.record.request_id.to_str().unwrap_or_default();
+            tracing::warn!(request_id, "a client left while its request waited in the queue");
         }
     }
 
@@ -310,9 +328,8 @@ impl Drop for RequestRecord {
         if self.observer.is_none() {
             return;
         }
-        if self.warns_of_leaving && self.record.waits {
-            let request_id = self.record.request_id.to_str().unwrap_or_default();
-            tracing::warn!(request_id, "a client left while its request waited in the queue");
+        if self.record.waits {
+            self.left_the_queue();
         }
         let fault = if self.stalled { Fault::ClientStalled } else { Fault::ClientClosed };
         self.record.status = fault.status().as_u16();

@@ -60,8 +60,8 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             "hold_capacity",
             count(0, CAPACITY_MAX as u64),
             "The largest number of requests that wait like this, over all models. They also count \
-             in the other capacities. Above it a request takes the place of one of a lower band. 0 \
-             means that such a request gets 503 at once.",
+             in the other capacities. Above it a request takes the place of one of a lower band, \
+             if `admission` is `all`. 0 means that such a request gets 503 at once.",
         )
         .default("100"),
         key(

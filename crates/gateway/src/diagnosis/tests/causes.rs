@@ -375,3 +375,27 @@ fn m03_waits_point_to_the_last_change_before_them() {
     let over = ("backend_down", 20.0, true);
     assert_eq!(blamed(&[over, flood(600.0)], 15.0), by("flow_floods"), "what is over is no cause");
 }
+
+/// Requests that wait for another attempt at a backend that fails expire because of it. No further
+/// backend is advised.
+#[test]
+fn m03_requests_that_time_out_at_a_failing_backend_point_to_it() {
+    let told = |failed: f64, answered: f64| {
+        let mut situation = well();
+        (situation.queue.depth, situation.queue.oldest_seconds) = (1, Some(26.0));
+        let refusal =
+            RefusalCount { reason: "queue_timeout", total: 1, last_minute: 1, of_work: 1 };
+        situation.refusals = vec![refusal];
+        let backend = &mut situation.backends[0];
+        (backend.failed_per_minute, backend.answered_per_minute) = (failed, answered);
+        let found = findings(&situation);
+        ["requests_will_expire", "requests_refused"].map(|id| {
+            found.iter().find(|one| one.id == id).map(|one| one.advice.clone()).unwrap_or_default()
+        })
+    };
+    let explained = ["waits", "refusals"];
+    let explained = explained.map(|what| format!("See backend_failing: it explains these {what}."));
+    assert_eq!(told(18.0, 0.0), explained);
+    let [waits, refusals] = told(6.0, 30.0);
+    assert!(!waits.contains("backend_failing") && !refusals.contains("backend_failing"));
+}

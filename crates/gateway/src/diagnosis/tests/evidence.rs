@@ -248,3 +248,23 @@ fn m03_a_forecast_about_two_requests_is_no_alarm() {
     (situation.queue.depth, situation.queue.oldest_seconds) = (6, None);
     assert!(only(&situation).text.starts_with("about 3 of 6"), "{:?}", only(&situation));
 }
+
+/// Attempts that fail take nobody out of the queue for good.
+#[test]
+fn m03_failed_attempts_empty_no_queue() {
+    let mut situation = well();
+    situation.queue.depth = 1;
+    let drain = |requeued: u64| {
+        let mut trends = Trends::default();
+        let sample = |second: u64| Sample {
+            granted: 2 * second,
+            requeued: requeued * second,
+            depth: 1,
+            ..at(second)
+        };
+        (0..5).for_each(|second| _ = trends.judge(situation.clone(), sample(second)));
+        let page = trends.judge(situation.clone(), sample(5));
+        (page.situation.queue.drains_in_seconds, page.situation.queue.starting_per_second)
+    };
+    assert_eq!([drain(2), drain(1), drain(0)], [(None, 0.0), (Some(1.0), 1.0), (Some(0.5), 2.0)]);
+}
