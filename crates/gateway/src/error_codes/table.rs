@@ -119,9 +119,9 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
         "refused_by_backend",
         0,
         Client,
-        "a backend responded with a 4xx status, which is passed on",
+        "a backend responded with a 3xx or 4xx status, which is passed on",
     )
-    .telling("were refused by their backend with a 4xx status")
+    .telling("were refused by their backend with a 3xx or 4xx status")
     .advising(
         "The model server does not accept these requests: see its log, and the error that clients \
          get. A request that it never accepts fails again when it is sent again.",
