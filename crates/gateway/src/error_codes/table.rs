@@ -79,7 +79,12 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
          The client's deadline leaves less time than a first token usually takes. (3) The \
          predicted wait exceeds the time to live (only with `queue.refuse_hopeless`)",
     ),
-    code("shutting_down", 503, Operator, "the gateway is shutting down"),
+    code(
+        "shutting_down",
+        503,
+        Operator,
+        "the gateway is shutting down; in the log also a response that is cut then",
+    ),
     code(
         "overloaded",
         503,

@@ -20,7 +20,7 @@ use crate::tenants::Charge;
 use crate::tls_listener::ClientCertificate;
 
 /// Owns the [`Record`] of a request until the request ends. Dropped before, it records that the
-/// client left.
+/// client left, or that the shutdown cut it.
 #[derive(Debug)]
 pub(crate) struct RequestRecord {
     /// Boxed: the record is large, and exists before the rest of the request is known.
@@ -314,8 +314,15 @@ impl Drop for RequestRecord {
             let request_id = self.record.request_id.to_str().unwrap_or_default();
             tracing::warn!(request_id, "a client left while its request waited in the queue");
         }
-        let fault = if self.stalled { Fault::ClientStalled } else { Fault::ClientClosed };
-        self.record.status = fault.status().as_u16();
+        let is_cut = self.observer.as_ref().is_some_and(|observer| observer.cuts());
+        let fault = match () {
+            () if self.stalled => Fault::ClientStalled,
+            () if is_cut => Fault::ShuttingDown,
+            () => Fault::ClientClosed,
+        };
+        if !is_cut || self.record.first_byte.is_none() {
+            self.record.status = fault.status().as_u16();
+        }
         self.hand_over(fault.code(), self.now());
     }
 }
