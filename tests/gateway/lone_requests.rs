@@ -233,3 +233,35 @@ fn m03_n05_a_request_between_attempts_is_as_old_as_its_arrival() {
     over.store(true, Ordering::SeqCst);
     assert_eq!(call.finish().status, 200);
 }
+
+/// A server that works gets its trials from those that it has not failed, each time: otherwise the
+/// requests that fail wherever they go would take all of them.
+#[test]
+fn n05_each_trial_goes_to_a_request_that_has_not_failed() {
+    let backend = poisoned();
+    let gateway = Gateway::before(&format!("[health]\neject_after = 1\n{TWO}"), &backend);
+    let poison = chat("m").tag("poison");
+    let first = gateway.send(&poison);
+    backend.await_held(1);
+    backend.release(1);
+    eventually("ejected", || match gateway.backend("one")["state"].to_string() {
+        state if state.contains("ejected") => Ok(()),
+        state => Err(state),
+    });
+    // The first trial is one that fails, too. It takes so long that the other one is back.
+    let second = gateway.send(&poison);
+    backend.await_held(1);
+    let good = gateway.enqueue(&chat("m").tag("good"), 1);
+    eventually("a while", || {
+        let waiting = gateway.get("/requests").json()["waiting"].clone();
+        let ages = waiting.as_array().unwrap().iter();
+        let youngest = ages.map(|ask| ask["age_seconds"].as_f64().unwrap()).fold(9.0, f64::min);
+        if youngest > 0.3 { Ok(()) } else { Err(waiting.to_string()) }
+    });
+    backend.release(1);
+    let answer = good.finish();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(backend.tags()[..3], ["poison", "poison", "good"]);
+    drop((first, second));
+    gateway.await_idle();
+}

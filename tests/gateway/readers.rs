@@ -17,7 +17,7 @@ const DOORS: [&str; 5] =
     ["/v1/chat/completions", "/api/chat", "/api/show", "/v1/messages", "/v1/audio/transcriptions"];
 
 /// Readers of forms, by parts of their names.
-const FORM_READERS: [&str; 2] = ["ParseMultipartForm", "starlette"];
+const FORM_READERS: [&str; 3] = ["ParseMultipartForm", "email", "starlette"];
 
 #[derive(Deserialize)]
 struct Case {

@@ -2,8 +2,14 @@
 
 use std::net::TcpStream;
 
-use crate::support::gateway::ONE;
-use crate::support::{Backend, Call, Gateway, ScriptedResponse, Stopwatch, chat};
+use serde_json::Value;
+
+use crate::support::gateway::{ONE, config};
+use crate::support::keys::Keys;
+use crate::support::scripted_response::Step;
+use crate::support::{
+    Backend, Call, Gateway, HttpRequest, ScriptedResponse, Stopwatch, chat, eventually,
+};
 
 #[test]
 fn n_s5_1_and_n_s5_3_waiting_requests_get_503_and_running_ones_finish() {
@@ -122,4 +128,44 @@ fn n07_a_second_signal_cuts_streams_off() {
     gateway.process.signal("INT");
     assert!(gateway.process.exit().success());
     drop(waiting);
+}
+
+/// What ran when the gateway ended was work, so it is in the accounts that the next one reads. It
+/// did not end by the doing of its clients.
+#[test]
+fn x05_n07_requests_that_the_shutdown_cuts_are_paid() {
+    const STREAMS: usize = 24;
+    let keys = Keys::new();
+    let (key, admin) = (keys.tenant("alpha", "a"), keys.make(&["--admin", "read", "--name", "b"]));
+    let file = keys.file().with_file_name("usage.db");
+    let room = format!(
+        "lower_bound_per_backend = {STREAMS}\nwatermark_per_backend = {STREAMS}\n\
+         upper_bound_per_backend = {STREAMS}\n"
+    );
+    let sections = format!(
+        "{}[server]\ngrace = \"100ms\"\n[usage]\nfile = {file:?}\n[log]\nformat = \"json\"\n\
+         [[tenants]]\nname = \"alpha\"\n[controller]\n{room}",
+        keys.section()
+    );
+    let backend = Backend::start(|_| ScriptedResponse::stream_begun("the ").then(Step::Hold));
+    let text = config(&sections, &[("one", backend.address())]);
+    let mut gateway = Gateway::launch(&text);
+    let ask = chat("m").streamed().key(&key);
+    let mut streams: Vec<_> = (0..STREAMS).map(|_| gateway.send(&ask)).collect();
+    assert!(streams.iter_mut().all(|stream| stream.chunk().is_some()));
+    gateway.process.signal("TERM");
+    assert!(gateway.process.exit().success());
+    let is_cut = |line: &&Value| line["outcome"] == "shutting_down" && line["status"] == 200;
+    eventually("logged", || match gateway.log_lines() {
+        lines if lines.iter().filter(is_cut).count() == STREAMS => Ok(()),
+        lines => Err(format!("{lines:?}")),
+    });
+    let next = Gateway::launch(&text);
+    let usage = next.ask(&HttpRequest::get("/usage").key(&admin)).json();
+    let sum = |field: &str| -> u64 {
+        usage["data"].as_array().unwrap().iter().map(|row| row[field].as_u64().unwrap()).sum()
+    };
+    assert_eq!(sum("requests"), STREAMS as u64, "{usage}");
+    assert!(sum("prompt_tokens") >= STREAMS as u64, "{usage}");
+    assert_eq!(sum("completion_tokens"), STREAMS as u64, "{usage}");
 }

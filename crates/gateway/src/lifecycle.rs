@@ -102,6 +102,10 @@ impl Running {
             // A panic was logged by its thread; the others are joined all the same.
             let _ = thread.join();
         }
+        // Each thread has cut its requests by now, which were work.
+        if let Some(accounts) = self.state.observer.accounts() {
+            accounts.write_last();
+        }
         self.state.observer.flush();
     }
 
@@ -232,8 +236,7 @@ async fn watch_over(
     if let Some(source) = source {
         task::spawn(Arc::clone(&state).reload(source));
     }
-    let accounts = state.observer.accounts().cloned();
-    if let Some(accounts) = &accounts {
+    if let Some(accounts) = state.observer.accounts() {
         task::spawn(Arc::clone(accounts).keep());
     }
     let tracer = state.observer.tracer();
@@ -243,9 +246,6 @@ async fn watch_over(
         tracer.close();
         // A receiver that is down must not delay the end.
         let _ = tokio::time::timeout(LAST_TRACES, traces).await;
-    }
-    if let Some(accounts) = accounts {
-        accounts.write_last();
     }
     if left > 0 {
         tracing::warn!(connections = left, "cut off at the end of the grace period");

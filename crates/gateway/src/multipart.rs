@@ -52,6 +52,8 @@ pub(crate) struct Part {
     pub(crate) filename: Option<String>,
     /// Whether a server may have to decode its content.
     pub(crate) encoded: bool,
+    /// Whether all parsers read its name alike.
+    pub(crate) plain: bool,
 }
 
 /// Why a form cannot be parsed.
@@ -204,7 +206,9 @@ pub(crate) fn boundary(content_type: &str) -> Option<&str> {
         None => value,
     };
     let is_one = name.trim_ascii_end().len() == "boundary".len();
-    let is_plain = !value.contains(['"', '\\']);
+    let is_letter =
+        |letter: u8| letter.is_ascii_alphanumeric() || b"'()+_,-./:=?".contains(&letter);
+    let is_plain = value.bytes().all(is_letter);
     (is_one && is_plain && (1..=BOUNDARY_MAX).contains(&value.len())).then_some(value)
 }
 
@@ -256,8 +260,37 @@ fn part(head: &str) -> Result<Part, MalformedForm> {
         rest = after;
     }
     let name = named.filter(|name| !name.is_empty());
-    let encoded = lines().any(is_encoded);
-    Ok(Part { name: name.ok_or(MalformedForm("a part has no name"))?, filename, encoded })
+    let (encoded, plain) = (lines().any(is_encoded), is_plain(disposition));
+    Ok(Part { name: name.ok_or(MalformedForm("a part has no name"))?, filename, encoded, plain })
+}
+
+/// Whether all parsers find the same parameters: each is a word, `=`, and another word or a text in
+/// quotes. Of an escape in a text, and of quotes around a part of a value, parsers make different
+/// ends of the text; letters that are no ASCII are spaces to some.
+fn is_plain(disposition: &str) -> bool {
+    let is_word = |word: &str| {
+        let is_letter =
+            |letter: u8| letter.is_ascii_graphic() && !b"\"()<>@,;:\\/[]?=".contains(&letter);
+        !word.is_empty() && word.bytes().all(is_letter)
+    };
+    let is_text = |text: &str| {
+        let inside = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        inside.is_some_and(|inside| {
+            !inside.contains(|letter: char| letter == '"' || letter.is_control())
+        })
+    };
+    let mut is_quoted = false;
+    let mut parameters = disposition.split(|letter| {
+        is_quoted ^= letter == '"';
+        letter == ';' && !is_quoted
+    });
+    let spaces = [' ', '\t'];
+    let is_kind = parameters.next().is_some_and(|kind| is_word(kind.trim_matches(spaces)));
+    let is_parameter = |parameter: &str| {
+        let (name, value) = parameter.trim_matches(spaces).split_once('=').unwrap_or_default();
+        is_word(name) && (is_word(value) || is_text(value))
+    };
+    is_kind && !disposition.contains('\\') && parameters.all(is_parameter)
 }
 
 /// Parses the next parameter; returns its name, its value and the rest.

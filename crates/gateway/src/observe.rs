@@ -49,7 +49,7 @@ pub(crate) use snapshot::Snapshot;
 pub(crate) use traces::{RequestTrace, TRACEPARENT, Tracer};
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use flow::{BANDS, BackendId, Band, Controller, ModelId, RouteReason, Span, Ticket, Time};
@@ -109,6 +109,8 @@ pub(crate) struct Observer {
     unknown_paths: UnknownTexts,
     /// Requests whose clients left before any response began.
     left_unanswered: AtomicU64,
+    /// Whether the shutdown cuts what ends unfinished.
+    cuts: AtomicBool,
     access: Option<AccessLog>,
     /// Whether the log has a line for each request, and lines for each decision.
     logs_requests: bool,
@@ -164,6 +166,14 @@ impl Observer {
         let (index, metrics) = self.model_labels.find(model, target);
         self.ticket_labels.set(ticket.index(), index, bytes);
         RequestCounters { model: Some(metrics), backend: None }
+    }
+
+    /// What ends unfinished from now on does so by the shutdown.
+    pub(crate) fn begin_to_cut(&self) {
+        self.cuts.store(true, Relaxed);
+    }
+    pub(crate) fn cuts(&self) -> bool {
+        self.cuts.load(Relaxed)
     }
 
     /// Whether the time of the scheduler to take a request is to be measured.

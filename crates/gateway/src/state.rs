@@ -229,6 +229,7 @@ impl State {
             () = self.reaches(Phase::Over) => {}
             () = tokio::time::sleep(grace) => {}
         }
+        self.observer.begin_to_cut();
         self.connections.count() + self.page_connections.count()
     }
 

@@ -11,6 +11,7 @@ A reader that refuses a body reads null. Bodies are written as Latin-1.
 
 import asyncio
 import base64
+import email
 import json
 import math
 import pathlib
@@ -75,10 +76,22 @@ async def form(body, kind):
     return {"model": model} if isinstance(model, str) else None
 
 
+def mail(body, kind):
+    """A form by the parser of mails, which older servers in Python use."""
+    head = b"Content-Type: " + kind.encode("latin-1") + b"\r\n\r\n"
+    message = email.message_from_bytes(head + body)
+    if message.get_content_type() != "multipart/form-data" or not message.is_multipart():
+        return None
+    named = lambda part: part.get_param("name", header="content-disposition")
+    parts = [part.get_payload() for part in message.get_payload() if named(part) == "model"]
+    return {"model": parts[-1]} if parts else None
+
+
 def in_python(body, kind):
     chat = lambda: fields(Chat.model_validate(json.loads(body)).model_dump())
     return {
         f"Python {platform.python_version()} json": attempt(lambda: fields(json.loads(body))),
+        f"Python {platform.python_version()} email": attempt(lambda: mail(body, kind)),
         f"pydantic {version('pydantic')}": attempt(chat),
         f"pysimdjson {version('pysimdjson')}": attempt(lambda: fields(simdjson.loads(body))),
         f"starlette {version('starlette')}": attempt(lambda: asyncio.run(form(body, kind))),
@@ -196,6 +209,12 @@ def forms():
         "escaped name": named + part('name="m\\odel"', "secret") + end,
         "extended name": named + part("name*=utf-8''model", "secret") + end,
         "continued name": named + part('name*0="mod"; name*1="el"', "secret") + end,
+        "name in brackets": named + part("name=<model>", "secret") + end,
+        "name behind an escape": named + part(r'name="x"; z="\\"; y="; name="model"', "secret") + end,
+        "name behind an open quote": named + part(r'name="x"; z=\"; name="model"; y="', "secret") + end,
+        "name before a vertical tab": named + part('name="x"; name\x0b=model', "secret") + end,
+        "name with a space": named + part('name="model "', "secret") + end,
+        "name in apostrophes": named + part("name='model'", "secret") + end,
         "file named model": part('name="model"; filename="x"', "secret") + named + end,
         "model as a file": part('name="model"; filename="x"', "m") + end,
         "quoted-printable": part(
@@ -229,6 +248,9 @@ def forms():
     yield "plain: quoted boundary", 'Multipart/Form-Data; charset=utf-8; boundary="B"', named + audio + end
     plain = part('name="model"', "m", "\r\nContent-Type: text/plain; charset=UTF-8")
     yield "plain: typed field", FORM, plain + audio + end
+    paths = part('name="file"; filename="a (1), b;c=ü.wav"', "RIFF")
+    words = part("name=file; filename=a.wav; filename*=UTF-8''%C3%BC.wav", "RIFF")
+    yield "plain: names of files", FORM, paths + words + named + end
     for kind in (FORM, "text/plain", "application/x-www-form-urlencoded", "application/octet-stream", ""):
         yield f"other model as {kind or 'no type'}", kind, '{"model":"secret"}'
     both = '{"x":"&model=secret&y=","model":"m"}'

@@ -113,6 +113,19 @@ impl Controller {
         Ok(())
     }
 
+    /// Lets a waiting ask wait without any backend until [`Controller::widen`], at its place in the
+    /// queue.
+    pub fn step_aside(&mut self, ticket: Ticket, now: Time) -> Result<(), Misuse> {
+        let now = self.advance(now);
+        let slot = self.asks.find(ticket).ok_or(Misuse::UnknownTicket)?;
+        if self.asks[slot].phase == Phase::Waiting {
+            let nowhere = self.supply.nowhere(self.home_of(slot));
+            self.fit_to_supply();
+            self.move_to(slot, nowhere, now);
+        }
+        Ok(())
+    }
+
     /// The pool of all backends of the ask's model.
     fn home_of(&self, slot: u32) -> u32 {
         let pool = self.flow_queues[self.asks[slot].flow_queue].pool;

@@ -319,6 +319,23 @@ fn n05_an_ask_that_is_set_aside_waits_until_it_is_widened() {
     fixture.gate.widen(aside, fixture.now).unwrap();
 }
 
+/// N05: an ask that waits may step aside, and then returns to its place.
+#[test]
+fn n05_an_ask_that_steps_aside_keeps_its_place() {
+    let mut fixture = Fixture::with(limited_to(1.0), &[backend(0, &[MODEL.0])]);
+    let running = fixture.start("a");
+    let [first, second, third] = [(); 3].map(|()| fixture.queue("a", Band::Normal));
+    fixture.gate.step_aside(first, fixture.now).unwrap();
+    fixture.settle(running, 1);
+    assert_eq!(fixture.granted(), [second], "others go meanwhile");
+    fixture.gate.widen(first, fixture.now).unwrap();
+    fixture.settle(second, 1);
+    assert_eq!(fixture.granted(), [first]);
+    fixture.gate.step_aside(first, fixture.now).unwrap();
+    fixture.settle(first, 1);
+    assert_eq!(fixture.granted(), [third], "an ask at a backend stays there");
+}
+
 /// N05: the deadline of an ask holds while it is set aside.
 #[test]
 fn n05_an_ask_that_is_set_aside_ends_at_its_deadline() {

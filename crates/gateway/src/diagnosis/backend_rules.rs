@@ -267,6 +267,7 @@ fn refusing(backend: &BackendCondition, situation: &Situation) -> Option<StatusF
     );
     let cause = match refusal_status {
         401 | 403 => "wants another key: see api_key_env and api_key_file of this backend",
+        300..=399 => "sends clients elsewhere: see its address, which may need https",
         404 | 405 | 501 => {
             "does not know the path or the model: see its address, and for which task it was \
              started"

@@ -79,7 +79,12 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
          The client's deadline leaves less time than a first token usually takes. (3) The \
          predicted wait exceeds the time to live (only with `queue.refuse_hopeless`)",
     ),
-    code("shutting_down", 503, Operator, "the gateway is shutting down"),
+    code(
+        "shutting_down",
+        503,
+        Operator,
+        "the gateway is shutting down; in the log also a response that is cut then",
+    ),
     code(
         "overloaded",
         503,
@@ -119,9 +124,9 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
         "refused_by_backend",
         0,
         Client,
-        "a backend responded with a 4xx status, which is passed on",
+        "a backend responded with a 3xx or 4xx status, which is passed on",
     )
-    .telling("were refused by their backend with a 4xx status")
+    .telling("were refused by their backend with a 3xx or 4xx status")
     .advising(
         "The model server does not accept these requests: see its log, and the error that clients \
          get. A request that it never accepts fails again when it is sent again.",

@@ -148,9 +148,11 @@ fn one_of<K: Copy>(
     Ok(Some((key, name)))
 }
 
-/// Whether a name may be read as `model`.
+/// Whether a name may be read as `model`. Some programs strip what stands around a name.
 pub(super) fn is_like_model(name: &str) -> bool {
-    letters_before_zero(name).eq("model".chars())
+    let stripped =
+        name.trim_matches(|letter: char| letter.is_ascii() && !letter.is_ascii_alphanumeric());
+    letters_before_zero(stripped).eq("model".chars())
 }
 
 /// A key as a server reads it that ignores case or ends names at a zero byte; `None` if all servers

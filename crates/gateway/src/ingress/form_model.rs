@@ -78,9 +78,10 @@ fn measured(boundary: &str, body: &[u8]) -> Result<(Option<Range<usize>>, Prompt
 
 /// Whether a part is the field `model`. A name that another server may read as `model` is refused.
 fn is_model(part: &Part) -> Result<bool, Fault> {
-    let is_odd = |letter: char| letter == '\\' || letter.is_control();
-    if part.name.contains(is_odd) {
-        return Err(malformed(MalformedForm("the name of a part has unusual letters")));
+    if !part.plain {
+        return Err(malformed(MalformedForm(
+            "the name of a part or of a file has unusual letters",
+        )));
     }
     if part.name != "model" && is_like_model(&part.name) {
         let text = "The form has 'model' in another spelling: write it as 'model', once.";

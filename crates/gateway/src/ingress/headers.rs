@@ -167,6 +167,8 @@ pub(super) fn ends_here(name: &str) -> bool {
         "priority" | "workload-context" | "max-latency-ms" | "latency-critical" | "media-type"
         | "request-timeout-ms" | "queue-status" | "target-backend" | "power-efficient"
         | "max-power-watts" | "deadline-ms" => true,
+        // A server that takes the method from a header would make a change of a read.
+        "http-method-override" | "method-override" | "http-method" => true,
         _ => ["nexus-", "gateway-", "llm-d-", "slo-"].iter().any(|prefix| rest.starts_with(prefix)),
     }
 }

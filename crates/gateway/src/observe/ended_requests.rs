@@ -70,13 +70,13 @@ impl EndedRequests {
         newest.map(|(ended, record)| (*ended, Record::clone(record))).collect()
     }
 
-    /// The flow, the model and the path of most requests that ended with a 4xx status since then,
+    /// The flow, the model and the path of most requests that ended with a 3xx or 4xx status since then,
     /// for each reason. The client's own disconnect is none.
     pub(super) fn mistakes(&self, since: Time) -> Vec<RequestMistake> {
         let ring = self.ring();
         let mut counts: BTreeMap<(&'static str, [&str; 3]), u32> = BTreeMap::new();
         for (_, record) in ring.records.iter().filter(|(ended, _)| *ended >= since) {
-            if (400..499).contains(&record.status) {
+            if (300..499).contains(&record.status) {
                 let texts = [record.flow.as_str(), record.models().0, record.path_not_found()];
                 *counts.entry((record.reason_of_failure(), texts)).or_default() += 1;
             }

@@ -58,7 +58,7 @@ impl Observer {
         for (_, counters) in self.model_labels.all() {
             for ending in counters.endings() {
                 let outcome = match (ending.outcome, ending.class) {
-                    (outcome::OK, "4xx") => outcome::REFUSED_BY_BACKEND,
+                    (outcome::OK, "3xx" | "4xx") => outcome::REFUSED_BY_BACKEND,
                     (outcome::OK, "5xx") => outcome::FAILED_BY_BACKEND,
                     (outcome, _) => outcome,
                 };

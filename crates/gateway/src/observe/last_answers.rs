@@ -25,8 +25,8 @@ pub(crate) struct LastRefusals {
     pub(crate) status: u16,
 }
 
-/// Whether a backend refuses with this status what it should serve: it wants another key, or does
-/// not know the path or the model. The other statuses are about one request, or about the load.
+/// Whether a backend refuses with this status what it should serve: it wants another key, does not
+/// know the path or the model, or sends the client elsewhere. The other statuses are about one request, or about the load.
 fn is_refusal(status: u16) -> bool {
     match StatusCode::from_u16(status) {
         Ok(
@@ -37,7 +37,7 @@ fn is_refusal(status: u16) -> bool {
             | StatusCode::TOO_MANY_REQUESTS,
         ) => false,
         Ok(StatusCode::NOT_IMPLEMENTED) => true,
-        Ok(status) => status.is_client_error(),
+        Ok(status) => status.is_client_error() || status.is_redirection(),
         Err(_) => false,
     }
 }

@@ -9,7 +9,7 @@ pub(super) const OK: &str = "ok";
 /// The outcome of a request whose client disconnected.
 pub(super) const LEFT: &str = "client_closed";
 
-/// In counts of failures: a backend responded with a 4xx status, which is passed on.
+/// In counts of failures: a backend responded with a 3xx or 4xx status, which is passed on.
 pub(super) const REFUSED_BY_BACKEND: &str = "refused_by_backend";
 
 /// The same with a 5xx status that is no reason for another attempt.

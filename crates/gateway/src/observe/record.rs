@@ -192,7 +192,7 @@ impl Record {
 
     /// Whether the request was served successfully.
     pub(super) fn succeeded(&self) -> bool {
-        self.outcome == outcome::OK && self.status < 400
+        self.outcome == outcome::OK && self.status < 300
     }
 
     /// Whether its wait ended well: it was served, as far as is known.

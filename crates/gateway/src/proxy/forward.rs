@@ -25,6 +25,10 @@ use crate::upstream::{Pool, UpstreamBody};
 pub(crate) const NO_RESPONSE: &str = "no response began in time";
 /// The longest wait for other backends than the one that failed a request.
 const DETOUR_MOST: Duration = Duration::from_secs(1);
+/// How often a request that has failed looks whether its backend has failed another one meanwhile.
+/// The next trial is half a second after that.
+const TRIAL_LOOK: Duration = Duration::from_millis(200);
+
 /// A request on its way to a backend.
 #[derive(Debug)]
 pub(crate) struct ProxiedRequest {
@@ -179,22 +183,40 @@ impl ProxiedRequest {
         }
     }
 
-    /// Waits until the request may go to a backend; after a failure only to some at first.
+    /// Waits until the request may go to a backend; after a failure only to some at first. A trial
+    /// of the one that failed it is for requests that have not failed, each time: one that waits in
+    /// the queue steps aside before the next trial.
     async fn admitted(&mut self) -> Result<Admitted, Refused> {
-        let mut narrow_for = self.narrow_for.take();
-        let failed_before = narrow_for.is_some();
-        while let Some(narrow) = narrow_for {
-            let admitted = Box::pin(self.request.admitted());
-            if let Ok(outcome) = tokio::time::timeout(narrow, admitted).await {
+        let Some(mut narrow) = self.narrow_for.take() else { return self.request.admitted().await };
+        loop {
+            if let Some(outcome) = self.admitted_within(narrow).await {
                 return outcome;
             }
             // The backend may have been ejected meanwhile.
-            narrow_for = self.until_trial_of_others();
-        }
-        if failed_before {
+            if let Some(until) = self.until_trial_of_others() {
+                narrow = until;
+                continue;
+            }
             self.request.widen();
+            // A full backend has not failed it.
+            if self.failures == 0 {
+                return self.request.admitted().await;
+            }
+            narrow = loop {
+                if let Some(outcome) = self.admitted_within(TRIAL_LOOK).await {
+                    return outcome;
+                }
+                if let Some(until) = self.until_trial_of_others() {
+                    break until;
+                }
+            };
+            self.request.step_aside();
         }
-        self.request.admitted().await
+    }
+
+    /// The same for this long at most.
+    async fn admitted_within(&mut self, limit: Duration) -> Option<Result<Admitted, Refused>> {
+        tokio::time::timeout(limit, Box::pin(self.request.admitted())).await.ok()
     }
 
     /// Names the last failure to a client that waited in vain after it.

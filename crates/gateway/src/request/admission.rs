@@ -139,6 +139,13 @@ impl Request {
         }
     }
 
+    /// Lets the waiting request wait without any backend, at its place in the queue.
+    pub(crate) fn step_aside(&self) {
+        if let Some(permit) = &self.permit {
+            permit.step_aside();
+        }
+    }
+
     /// Lets the request wait for all backends of its model again.
     pub(crate) fn widen(&self) {
         if let Some(permit) = &self.permit {

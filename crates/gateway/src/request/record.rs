@@ -20,7 +20,7 @@ use crate::tenants::Charge;
 use crate::tls_listener::ClientCertificate;
 
 /// Owns the [`Record`] of a request until the request ends. Dropped before, it records that the
-/// client left.
+/// client left, or that the shutdown cut it.
 #[derive(Debug)]
 pub(crate) struct RequestRecord {
     /// Boxed: the record is large, and exists before the rest of the request is known.
@@ -331,8 +331,15 @@ impl Drop for RequestRecord {
         if self.record.waits {
             self.left_the_queue();
         }
-        let fault = if self.stalled { Fault::ClientStalled } else { Fault::ClientClosed };
-        self.record.status = fault.status().as_u16();
+        let is_cut = self.observer.as_ref().is_some_and(|observer| observer.cuts());
+        let fault = match () {
+            () if self.stalled => Fault::ClientStalled,
+            () if is_cut => Fault::ShuttingDown,
+            () => Fault::ClientClosed,
+        };
+        if !is_cut || self.record.first_byte.is_none() {
+            self.record.status = fault.status().as_u16();
+        }
         self.hand_over(fault.code(), self.now());
     }
 }

@@ -123,6 +123,11 @@ impl Permit {
         self.take_back(|controller, ticket, now| controller.set_aside(ticket, place, now));
     }
 
+    /// The same for a request that waits, at its place in the queue.
+    pub(crate) fn step_aside(&self) {
+        self.told(|controller, now| controller.step_aside(self.ticket, now));
+    }
+
     /// Lets the waiting request use all backends of its model again.
     pub(crate) fn widen(&self) {
         self.told(|controller, now| controller.widen(self.ticket, now));
