@@ -76,7 +76,7 @@ impl Summary<'_> {
 
     fn queue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings = &self.0.flow;
-        if !settings.enabled || settings.total_capacity == 0 {
+        if !settings.enabled {
             return writeln!(f, "queue     off: a request that would have to wait is refused");
         }
         let FlowClass { capacity, ttl, .. } = settings.default_class;
