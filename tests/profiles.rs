@@ -141,6 +141,8 @@ fn g01_a_reload_that_changes_the_profile_is_logged() {
     gateway.process.await_log("profile nexus", 1);
     let log = gateway.process.await_log("was reloaded", 1);
     assert!(log.contains(" instead of none"), "{log}");
+    // What the profile sets for a picker needs no restart of a gateway.
+    assert!(!log.contains("needs a restart"), "{log}");
 }
 
 /// Without a queue the proposal lets all pass, and `check` tells no bounds that do not hold.

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::gateway::{ONE, TWO};
-use crate::support::{Backend, Call, Gateway, Stopwatch, chat, queueing};
+use crate::support::{Backend, Call, Gateway, ScriptedResponse, Stopwatch, chat, queueing};
 
 #[test]
 fn n01_the_section_of_the_source_means_capacity_and_time_to_live() {
@@ -141,6 +141,21 @@ fn c08_and_edge_a_disabled_queue_refuses_requests_that_would_wait() {
         assert_eq!(running.finish().status, 200, "the rest works");
         assert_eq!(gateway.ask(&chat("m")).status, 200);
         gateway.await_idle();
+    }
+}
+
+/// Both ways to switch the queue off are one: what fails does not wait either.
+#[test]
+fn c08_with_the_queue_off_a_failed_request_waits_for_no_second_attempt() {
+    for section in ["[queue]\nenabled = false\n", "[queue]\nmax_size = 0\n"] {
+        for status in [500, 429] {
+            let backend = Backend::start(move |_| ScriptedResponse::json(status, "{\"no\":1}"));
+            let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
+            let answer = gateway.ask(&chat("m"));
+            let seen = (answer.status, answer.text());
+            assert_eq!(seen, (status, "{\"no\":1}".into()), "{section}");
+            assert_eq!(backend.seen().len(), 1);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! that affect it.
 
 use crate::support::gateway::{ONE, TWO};
+use crate::support::scripted_response::delta;
 use crate::support::{
     Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat, eventually, queueing,
 };
@@ -194,6 +195,70 @@ fn fast_and_frugal(fast: &Backend, frugal: &Backend, sections: &str) -> Gateway 
     let entries = entry("fast", fast, "power_watts = 300\nlatency_ms = 100")
         + &entry("frugal", frugal, "power_watts = 3\nlatency_ms = 900");
     Gateway::start(&format!("[router]\nmeasured_latency_share = 0\n{sections}{entries}"))
+}
+
+/// A backend that begins each response after this time.
+fn taking(millis: u64) -> Backend {
+    Backend::start(move |seen| match seen.json()["stream"] == true {
+        true => ScriptedResponse::stream(&[&delta("tide")]).after_ms(millis),
+        false => ScriptedResponse::ok().after_ms(millis),
+    })
+}
+
+/// Two backends of equal traits, and where four equal requests go after both have responded.
+fn where_four_go(sections: &str, sent: &HttpRequest, asked: &HttpRequest) -> Vec<String> {
+    let (slow, fast) = (taking(900), taking(0));
+    let entries = entry("slow", &slow, "") + &entry("fast", &fast, "");
+    let gateway = Gateway::start(&format!("{sections}{entries}"));
+    gateway.await_ready(2);
+    for id in ["slow", "fast"] {
+        let answer = gateway.ask(&sent.clone().header("X-Target-Backend", id));
+        assert_eq!(answer.header("x-backend-used"), Some(id));
+    }
+    let used = |_| gateway.ask(asked).header("x-backend-used").unwrap().to_owned();
+    (0..4).map(used).collect()
+}
+
+#[test]
+fn r05_a_latency_limit_is_compared_with_what_responses_have_shown() {
+    for sections in ["", ROOM] {
+        for sent in [chat("m"), chat("m").streamed()] {
+            let asked = sent.clone().header("X-Max-Latency-Ms", "450");
+            assert_eq!(where_four_go(sections, &sent, &asked), ["fast"; 4], "{sections}");
+        }
+    }
+}
+
+/// Requests of others wait inside one of two equal engines.
+#[test]
+fn r01_the_queue_of_an_engine_counts_under_fixed_bounds_too() {
+    for sections in ["", ROOM] {
+        let [busy, idle] = [(); 2].map(|()| Backend::quick().reports_places(8));
+        busy.reports_waiting(9);
+        let entries =
+            entry("busy", &busy, "kind = \"vllm\"") + &entry("idle", &idle, "kind = \"vllm\"");
+        let gateway = Gateway::start(&format!("{sections}{entries}"));
+        gateway.await_ready(2);
+        busy.await_metrics_read();
+        let used = |_| gateway.ask(&chat("m")).header("x-backend-used").unwrap().to_owned();
+        assert_eq!((0..4).map(used).collect::<Vec<_>>(), ["idle"; 4], "{sections}");
+    }
+}
+
+/// A response in one piece tells nothing about its first token.
+#[test]
+fn r05_whole_responses_are_not_compared_with_an_objective_for_a_first_token() {
+    let asked = chat("m").header("x-slo-ttft-ms", "700");
+    let used = where_four_go(ROOM, &chat("m"), &asked);
+    assert!(used.iter().any(|id| id == "slow"), "{used:?}");
+}
+
+#[test]
+fn r01_streams_are_measured_under_fixed_bounds_too() {
+    for asked in [chat("m").priority("critical"), chat("m").header("X-Latency-Critical", "true")] {
+        let asked = asked.streamed();
+        assert_eq!(where_four_go(ROOM, &chat("m").streamed(), &asked), ["fast"; 4]);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::backend;
 use crate::support::gateway::{CONFIGURED, ONE};
 use crate::support::queueing::succeed;
+use crate::support::scripted_response::Step;
 use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat};
 
 /// The section of `nexus.toml`, with these limits.
@@ -122,11 +123,44 @@ fn g01_no_error_has_a_param() {
     let backend = Backend::quick();
     let gateway = Gateway::before(&queue(100, 1), &backend);
     let foreign = chat("m").header("origin", "https://attacker.example");
-    for (ask, status) in [(HttpRequest::get("/none"), 404), (foreign, 403)] {
+    let no_model = HttpRequest::get("/v1/models/none");
+    let no_batch = HttpRequest::get("/v1/batches/none");
+    for (ask, status) in
+        [(HttpRequest::get("/none"), 404), (foreign, 403), (no_model, 404), (no_batch, 404)]
+    {
         let answer = gateway.ask(&ask);
         assert_eq!(answer.status, status, "{}", answer.text());
         assert!(answer.json()["error"].get("param").is_none(), "{}", answer.text());
     }
+}
+
+/// Nor has one inside a stream, which tells no cause of a timeout either.
+#[test]
+fn g01_no_error_in_a_stream_has_a_param() {
+    let told = |ask: HttpRequest| ask.streamed().header("X-Queue-Status", "sse");
+    let backend = Backend::start(|seen| match seen.tag().as_str() {
+        "broken" => ScriptedResponse::stream_begun("tide").then(Step::Close),
+        "running" => ScriptedResponse::json(500, "{}").held(),
+        _ => ScriptedResponse::json(500, "{}"),
+    });
+    let gateway = Gateway::before(&queue(100, 2), &backend);
+    let broken = gateway.send(&chat("m").tag("broken").streamed()).read_until_cut();
+    let (_, broken) = broken.rsplit_once("data: ").unwrap();
+    let running = gateway.send(&chat("m").tag("running"));
+    backend.await_running(1);
+    let late = gateway.enqueue(&told(chat("m")), 0);
+    backend.open();
+    let late = late.finish().text();
+    let (_, late) = late.split_once("event: error\ndata: ").unwrap();
+    assert_eq!(parsed(late), timed_out(2));
+    let broken = parsed(broken);
+    assert_eq!(broken["error"]["code"], "backend_error");
+    assert!(broken["error"].get("param").is_none(), "{broken}");
+    assert!(running.finish().status >= 500);
+}
+
+fn parsed(event: &str) -> serde_json::Value {
+    serde_json::from_str(event.trim()).unwrap()
 }
 
 /// FR-009, SC-010: a request whose backend fails waits again until its time is over, and is served

@@ -82,6 +82,8 @@ struct State {
     /// The places that its metrics report, and how often they were read; without places it has
     /// no metrics.
     places: Option<usize>,
+    /// The requests of others that its metrics report as waiting.
+    waiting: usize,
     metrics_read: usize,
 }
 
@@ -96,9 +98,9 @@ enum Ended {
 
 impl State {
     fn metrics(&self, places: usize) -> String {
-        let running = self.running;
+        let Self { running, waiting, .. } = self;
         format!(
-            "vllm:num_requests_running {running}\nvllm:num_requests_waiting 0\n\
+            "vllm:num_requests_running {running}\nvllm:num_requests_waiting {waiting}\n\
              vllm:kv_cache_usage_perc 0\nvllm:max_num_seqs {places}\n"
         )
     }
@@ -259,6 +261,11 @@ impl Backend {
     pub(crate) fn reports_places(self, places: usize) -> Self {
         self.shared.state().places = Some(places);
         self
+    }
+
+    /// Lets these metrics tell of requests that wait.
+    pub(crate) fn reports_waiting(&self, count: usize) {
+        self.shared.state().waiting = count;
     }
 
     /// Waits until the gateway knows its metrics.

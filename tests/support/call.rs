@@ -176,6 +176,19 @@ impl Call {
     }
 
     /// Reads the rest of the response.
+    /// Reads the chunks of a response until its connection is cut.
+    pub(crate) fn read_until_cut(mut self) -> String {
+        assert_eq!(self.head().status, 200);
+        let mut text = Vec::new();
+        loop {
+            match self.try_chunk() {
+                Ok(Some(chunk)) => text.extend(chunk),
+                Ok(None) => panic!("the response seems whole: {}", String::from_utf8_lossy(&text)),
+                Err(_) => return String::from_utf8(text).unwrap(),
+            }
+        }
+    }
+
     pub(crate) fn finish(mut self) -> Response {
         self.answer().unwrap()
     }

@@ -87,7 +87,8 @@ pub struct Ask {
     pub ttl: Option<Span>,
     /// The client's own deadline.
     pub deadline: Option<Time>,
-    /// The client's own objective: the wanted time to the first token.
+    /// The client's own objective: the wanted time to the first token. It is also a soft limit for
+    /// its backend.
     pub objective: Option<Span>,
     /// The latency limit of its backend. It is soft: if no backend is within it, the fastest is
     /// chosen.

@@ -209,11 +209,6 @@ impl AutoState {
         }
     }
 
-    /// The steady mean time to first token; `None` if the last one is too old.
-    pub(crate) fn measured_start(&self, now: Time) -> Option<Span> {
-        self.first_token.steady(now)
-    }
-
     /// The last reading, while it is fresh.
     pub(crate) fn reading(&self, now: Time) -> Option<EngineReading> {
         self.reading.filter(|_| self.metrics.is_fresh(now))
@@ -259,7 +254,7 @@ impl AutoState {
         progress.mark = self.streams.mark(now);
         progress.first_token = now;
         if seen {
-            self.first_token.learn(now.since(progress.granted), progress.prompt, now);
+            self.first_token.learn(now.since(progress.granted), progress.prompt);
         }
         let ran = self.streams.started(self.started_now(), seen, now);
         if seen {
@@ -308,6 +303,12 @@ impl AutoState {
         }
         self.tally.presumed -= u32::from(progress.presumed);
         self.revise(now);
+    }
+
+    /// Takes a reading of the engine's metrics under fixed bounds: only routing uses it.
+    pub(crate) fn note(&mut self, reading: EngineReading, now: Time) {
+        self.reading = Some(reading);
+        self.metrics.came(now);
     }
 
     /// Takes a reading of the engine's metrics.

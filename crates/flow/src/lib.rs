@@ -62,6 +62,7 @@ mod flows;
 pub mod identity;
 pub mod invariant;
 mod lane_scheduler;
+mod latency;
 mod links;
 mod loaded_models;
 mod lru;

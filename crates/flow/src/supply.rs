@@ -11,6 +11,7 @@ mod places;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ask::{BackendId, ModelId};
+use crate::latency::Latency;
 use crate::links::NONE;
 use crate::prefill_rate::PrefillRate;
 use crate::time::Time;
@@ -119,6 +120,7 @@ impl Supply {
             backend.auto.restarted();
             backend.prefixes.clear();
             backend.prefill_rate = PrefillRate::default();
+            backend.latency = Latency::default();
             backend.loaded.report(None);
         }
         backend.auto.tell_places(given.places);

@@ -72,6 +72,6 @@ impl DispatchServer {
 
     /// Waits for SIGTERM or SIGINT, then releases all claims and ends.
     pub fn run_until_signal(self) -> io::Result<()> {
-        self.running.run_until_signal(Duration::ZERO)
+        self.running.run_until_signal(|_| Duration::ZERO)
     }
 }

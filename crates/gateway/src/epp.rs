@@ -15,7 +15,6 @@ mod response;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -40,7 +39,6 @@ const STREAMS_MAX: u32 = 100_000;
 #[derive(Debug)]
 pub struct Picker {
     running: Running,
-    drain: Duration,
     address: SocketAddr,
     health_address: SocketAddr,
     metrics_address: SocketAddr,
@@ -88,8 +86,7 @@ impl Picker {
         for listener in metrics {
             running.add(serve::visibility(&running.state, listener)?);
         }
-        let drain = epp.drain;
-        Ok(Self { running, drain, address, health_address, metrics_address, scaler_address })
+        Ok(Self { running, address, health_address, metrics_address, scaler_address })
     }
 
     /// The address for Envoy.
@@ -125,7 +122,7 @@ impl Picker {
 
     /// Waits for SIGTERM or SIGINT, drains, then ends in order; a second signal ends it at once.
     pub fn run_until_signal(self) -> io::Result<()> {
-        self.running.run_until_signal(self.drain)
+        self.running.run_until_signal(|config| config.epp.drain)
     }
 }
 

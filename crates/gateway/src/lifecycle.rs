@@ -111,7 +111,7 @@ impl Running {
 
     /// Waits for SIGTERM or SIGINT, goes on for as long as it is to drain, then ends in order; a
     /// second signal ends it at once.
-    pub(crate) fn run_until_signal(self, drain: Duration) -> io::Result<()> {
+    pub(crate) fn run_until_signal(self, drain: fn(&Config) -> Duration) -> io::Result<()> {
         let mut signals = self.runtime.block_on(async { task::EndSignals::listen() })?;
         let name = self.runtime.block_on(signals.next());
         tracing::info!(signal = name, "shutting down; once more to cut streams off");
@@ -121,7 +121,7 @@ impl Running {
                     self.state.close();
                     self.state.cut_off();
                 }
-                () = self.end(drain) => {}
+                () = self.end(drain(&self.state.config.load())) => {}
             }
         });
         self.join();

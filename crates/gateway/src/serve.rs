@@ -154,7 +154,7 @@ impl Gateway {
 
     /// Waits for SIGTERM or SIGINT, then ends in order; a second one ends it at once.
     pub fn run_until_signal(self) -> std::io::Result<()> {
-        self.running.run_until_signal(Duration::ZERO)
+        self.running.run_until_signal(|_| Duration::ZERO)
     }
 }
 

@@ -74,9 +74,14 @@ impl MetricsTuner {
         self.read.is_some_and(|read| now.since(read) <= lasts)
     }
 
+    /// Notes when a reading comes.
+    pub(super) fn came(&mut self, now: Time) {
+        self.interval = self.read.map_or(Span::ZERO, |read| now.since(read));
+        self.read = Some(now);
+    }
+
     pub(super) fn take(&mut self, observation: Observation, caps: &mut Caps) {
-        self.interval = self.read.map_or(Span::ZERO, |read| observation.now.since(read));
-        self.read = Some(observation.now);
+        self.came(observation.now);
         self.move_tokens(observation, caps);
         self.move_slots(observation, caps);
     }

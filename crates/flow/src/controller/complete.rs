@@ -40,6 +40,11 @@ impl Controller {
         if is_served {
             let at = &mut self.supply.backends[self.asks[slot].backend as usize];
             at.turnover.ended(at.in_flight_total(), now);
+            let granted = self.asks[slot].granted;
+            // No first token was seen.
+            if granted != Time::NEVER {
+                at.latency.whole.learn(now.since(granted), now);
+            }
         }
         self.finish(slot, is_served, now);
         Ok(())

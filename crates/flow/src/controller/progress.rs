@@ -1,7 +1,7 @@
 //! At the backend: the first token, the stream, and the engine's metrics.
 //!
 //! None of these changes the order of the queue. They tell `auto` how much more each backend can
-//! take. With fixed bounds only the time to first token is learned.
+//! take. With fixed bounds only routing uses them.
 
 use super::Controller;
 use crate::ask::{BackendId, COST_MAX, Ticket};
@@ -60,6 +60,7 @@ impl Controller {
             self.fit_prefix_indexes();
         }
         if !self.is_auto() {
+            self.supply.backends[at as usize].auto.note(reading, now);
             return;
         }
         let places = self.known_places(at);
@@ -127,6 +128,7 @@ impl Controller {
         let (own, ahead) = self.prompt_left(slot);
         let backend = &mut self.supply.backends[backend as usize];
         backend.prefill_rate.learn(own, ahead, now.since(granted));
+        backend.latency.first_token.learn(now.since(granted), now);
         backend.loaded.started(slot, now.since(granted), now);
         let domain = backend.domain;
         if let Some(domain) = self.domains.get_mut(domain as usize) {

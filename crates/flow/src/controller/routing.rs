@@ -6,6 +6,7 @@
 use super::Controller;
 use super::prompts::RouteInput;
 use crate::ask::{Ask, Band, ModelId, Ticket};
+use crate::latency::{Latency, MeanTime};
 use crate::queue::asks::Phase;
 use crate::route::{Candidate, RouteChoice, RoutePreference, RouteReason, choose};
 use crate::settings::{Bounds, Room, StockUnit};
@@ -189,7 +190,9 @@ impl Controller {
         let now = self.clock;
         let backend = &self.supply.backends[at as usize];
         let reading = backend.auto.reading(now);
-        let start = backend.auto.measured_start(now);
+        let Latency { first_token, whole } = backend.latency;
+        let counts = self.settings.route.terms().measured_share > 0.0;
+        let measured = |mean: MeanTime| mean.millis(now).filter(|_| counts);
         let full = self.full_at(backend);
         let counted = full.filter(|_| !self.settings.route.terms().flat_depth);
         let in_flight = f64::from(backend.in_flight_total());
@@ -198,7 +201,8 @@ impl Controller {
             backend: backend.id,
             traits: backend.traits,
             handicap: backend.handicap,
-            measured_latency_ms: start.map(|start| (start.secs_f64() * 1e3) as f32),
+            measured_latency_ms: measured(first_token),
+            whole_latency_ms: measured(whole),
             pending: backend.in_flight,
             request_weight: counted.map_or(1.0, |full| FULL_COUNTS_AS / full) as f32,
             engine_waiting: Some(backend.auto.engine_waiting(now)),
@@ -238,6 +242,7 @@ impl Ask {
         RoutePreference {
             band: self.band,
             latency_max: self.latency_max,
+            start_max: self.objective,
             latency_critical: self.latency_critical,
             power_max: self.power_max,
             power_efficient: self.power_efficient,
@@ -249,6 +254,7 @@ impl Ask {
     /// Whether it prefers anything beyond what its band implies.
     pub(super) fn has_preference(&self) -> bool {
         self.latency_max.is_some()
+            || self.objective.is_some()
             || self.latency_critical
             || self.power_max.is_some()
             || self.power_efficient

@@ -17,6 +17,9 @@ const POWER_MAX_WATTS: f32 = 1e6;
 /// common GPU with a small model.
 pub(crate) const PREFILL_RATE_UNKNOWN: f64 = 8000.0;
 const PREFILL_RATE_MAX: f32 = 1e6;
+/// A smaller limit counts as this, so that latencies over it can be compared.
+const LIMIT_MIN_MS: f64 = 1e-3;
+
 /// The largest handicap, as large as any other term.
 const HANDICAP_MAX: f32 = 1e4;
 
@@ -34,8 +37,11 @@ pub struct BackendTraits {
 pub struct RoutePreference {
     /// Its priority.
     pub band: Band,
-    /// The latency limit. It is soft: if no backend is within it, the fastest is chosen.
+    /// The latency limit. It is soft: if no backend is within it, the fastest is chosen. It counts
+    /// for whole responses where no first token was measured.
     pub latency_max: Option<Span>,
+    /// The limit for the time to the first token, which is as soft.
+    pub start_max: Option<Span>,
     /// Whether speed counts as for a critical ask, whatever the band.
     pub latency_critical: bool,
     /// The power limit, in watts. It is soft: if no backend is within it, the most economical is
@@ -60,9 +66,12 @@ pub struct Candidate {
     pub traits: BackendTraits,
     /// Points that it loses for every ask; an invalid number counts as 0.
     pub handicap: f32,
-    /// Its measured latency. The caller drops old values: a backend that is avoided is no longer
-    /// measured, and would be avoided for ever.
+    /// Its measured time to first token. The caller drops old values: a backend that is avoided is
+    /// no longer measured, and would be avoided for ever.
     pub measured_latency_ms: Option<f32>,
+    /// Its measured time of responses that came in one piece. It depends on their length, so that
+    /// it counts for a limit alone.
+    pub whole_latency_ms: Option<f32>,
     /// Asks in flight there, from best-effort to critical.
     pub pending: [u32; BANDS],
     /// The weight of one ask in flight: smaller at a larger backend.
@@ -125,8 +134,17 @@ impl Default for BackendTraits {
 // === impl RoutePreference ===
 
 impl RoutePreference {
-    pub(super) fn limit_ms(&self) -> Option<f64> {
-        self.latency_max.map(|limit| limit.secs_f64() * 1000.0)
+    pub(super) const fn has_limit(&self) -> bool {
+        self.latency_max.is_some() || self.start_max.is_some()
+    }
+
+    /// The latency of a candidate over the limit, the larger one of both; at most 1 within them.
+    pub(super) fn strain(&self, candidate: &Candidate) -> f64 {
+        let over = |latency: f64, limit: Option<Span>| {
+            limit.map_or(0.0, |limit| latency / (limit.secs_f64() * 1e3).max(LIMIT_MIN_MS))
+        };
+        let latency = over(candidate.latency(), self.latency_max);
+        latency.max(over(candidate.start(), self.start_max))
     }
 }
 
@@ -141,6 +159,7 @@ impl Candidate {
             traits: BackendTraits::default(),
             handicap: 0.0,
             measured_latency_ms: None,
+            whole_latency_ms: None,
             pending: [0; BANDS],
             request_weight: 1.0,
             engine_waiting: None,
@@ -173,9 +192,16 @@ impl Candidate {
         self.measured_latency_ms.and_then(|measured| sound(measured, LATENCY_MAX_MS))
     }
 
-    /// The latency that a limit is compared with: the measured one if it is known.
-    pub(super) fn latency(&self) -> f64 {
+    /// Its time to first token: the measured one if it is known.
+    fn start(&self) -> f64 {
         self.measured_latency().unwrap_or_else(|| self.stated_latency())
+    }
+
+    /// The latency that a limit is compared with. Where nothing streams, it is that of whole
+    /// responses.
+    fn latency(&self) -> f64 {
+        let whole = self.whole_latency_ms.and_then(|whole| sound(whole, LATENCY_MAX_MS));
+        self.measured_latency().or(whole).unwrap_or_else(|| self.stated_latency())
     }
 
     /// The latency that a client may expect, if the backend has configured properties.

@@ -84,13 +84,17 @@ pub fn choose(
     weights: &RouteWeights,
     candidates: impl Iterator<Item = Candidate> + Clone,
 ) -> Option<RouteChoice> {
-    let limit = preference.limit_ms().unwrap_or(f64::INFINITY);
-    let ceiling = if limit.is_finite() { ceiling(limit, candidates.clone()) } else { limit };
-    let unmet = ceiling > limit;
+    let strain = |candidate: &Candidate| preference.strain(candidate);
+    let ceiling = if preference.has_limit() {
+        ceiling(candidates.clone().map(|at| strain(&at)))
+    } else {
+        1.0
+    };
+    let unmet = ceiling > 1.0;
+    let eligible = candidates.clone().filter(|candidate| strain(candidate) <= ceiling);
     // If no backend is within the limit, only speed counts, and power no longer does.
     let preference =
         RoutePreference { latency_critical: preference.latency_critical || unmet, ..*preference };
-    let eligible = candidates.clone().filter(|candidate| candidate.latency() <= ceiling);
     let power_max = preference.power_max.map(f64::from);
     let power_ceiling = power_max.map(|limit| power_ceiling(limit, eligible.clone()));
     let power_unmet = power_ceiling > power_max;
@@ -111,11 +115,11 @@ pub fn choose(
     Some(survey.choice(reason))
 }
 
-/// The latency up to which candidates are eligible: the limit if a candidate is within it,
+/// The latency up to which candidates are eligible, over the limit: 1 if a candidate is within it,
 /// otherwise a little above the fastest.
-fn ceiling(limit: f64, candidates: impl Iterator<Item = Candidate>) -> f64 {
-    let least = candidates.map(|candidate| candidate.latency()).fold(f64::INFINITY, f64::min);
-    if least <= limit { limit } else { least * FASTEST_WITHIN }
+fn ceiling(strains: impl Iterator<Item = f64>) -> f64 {
+    let least = strains.fold(f64::INFINITY, f64::min);
+    if least <= 1.0 { 1.0 } else { least * FASTEST_WITHIN }
 }
 
 /// The power up to which candidates are eligible: the limit if a candidate is within it, otherwise

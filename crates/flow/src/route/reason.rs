@@ -100,10 +100,10 @@ impl RouteReason {
 
     /// The reason of the only candidate, or of the only one of several within the limits.
     pub(super) fn of_only(preference: &RoutePreference, others: bool) -> Self {
-        match preference.latency_max {
+        match preference.has_limit() {
             _ if !others => Self::OnlyBackend,
-            None => Self::OnlyWithinPowerLimit,
-            Some(_) => Self::OnlyWithinLimit,
+            false => Self::OnlyWithinPowerLimit,
+            true => Self::OnlyWithinLimit,
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::ask::{BANDS, BackendId, ModelId};
 use crate::auto_watermark::{AutoLimits, AutoState};
 use crate::cache_waits::CacheWaits;
+use crate::latency::Latency;
 use crate::loaded_models::LoadedModels;
 use crate::prefill_rate::PrefillRate;
 use crate::prefix_index::PrefixIndex;
@@ -76,6 +77,7 @@ pub(crate) struct Backend {
     pub(crate) uncomputed: u64,
     pub(crate) prefill_rate: PrefillRate,
     pub(crate) loaded: LoadedModels,
+    pub(crate) latency: Latency,
     /// How soon a place comes free, and what waiting for one because of its cache has won.
     pub(crate) turnover: Turnover,
     pub(crate) cache_waits: CacheWaits,
@@ -142,6 +144,7 @@ impl Backend {
             uncomputed: 0,
             prefill_rate: PrefillRate::default(),
             loaded: LoadedModels::default(),
+            latency: Latency::default(),
             turnover: Turnover::default(),
             cache_waits: CacheWaits::default(),
             up: false,

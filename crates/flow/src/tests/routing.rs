@@ -205,7 +205,13 @@ fn r01_a_session_stays_and_an_adapter_is_found() {
 
 #[test]
 fn r01_measured_latency_moves_the_choice() {
-    let mut fixture = Fixture::with(Settings::default(), &equals(2));
+    for settings in [Settings::default(), limited_to(20.0)] {
+        check_measured_latency(settings);
+    }
+}
+
+fn check_measured_latency(settings: Settings) {
+    let mut fixture = Fixture::with(settings, &equals(2));
     let ask = fixture.shared(Band::Normal);
     for millis in [900, 100] {
         let (ticket, _, _) = fixture.go(ask);
@@ -221,6 +227,35 @@ fn r01_measured_latency_moves_the_choice() {
     fixture.pass(Span::from_secs(61));
     let (_, backend, _) = fixture.go(ask);
     assert_eq!(backend, BackendId(0), "what is old is not known any more");
+}
+
+#[test]
+fn r01_the_metrics_of_an_engine_move_the_choice_under_any_bounds() {
+    for settings in [Settings::default(), limited_to(20.0)] {
+        let mut fixture = Fixture::with(settings, &equals(2));
+        let reading = |waiting, kv_used| crate::EngineReading {
+            running: 5,
+            waiting,
+            kv_used,
+            preemptions: 0,
+            kv_tokens: None,
+            running_max: None,
+            ranks: 1,
+        };
+        let ask = fixture.shared(Band::Normal);
+        for (waiting, kv_used) in [(9, 0.0), (0, 0.99)] {
+            fixture.gate.reading(BackendId(0), reading(waiting, kv_used), fixture.now);
+            fixture.gate.reading(BackendId(1), reading(0, 0.0), fixture.now);
+            for _ in 0..3 {
+                let (ticket, backend, _) = fixture.go(ask);
+                assert_eq!(backend, BackendId(1), "{waiting} waiting, {kv_used} used");
+                fixture.settle(ticket, 1);
+            }
+        }
+        fixture.pass(Span::from_secs(600));
+        let used: Vec<BackendId> = (0..2).map(|_| fixture.go(ask).1).collect();
+        assert_ne!(used[0], used[1], "what is old is not known any more");
+    }
 }
 
 #[test]

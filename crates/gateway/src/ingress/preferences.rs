@@ -16,7 +16,7 @@ pub(crate) struct Preferences {
     pub(crate) deadline_at: Option<u64>,
     /// The client's objective for the time to a first token.
     pub(crate) slo_ttft: Option<Span>,
-    /// The longest time to a first token that the backend should have.
+    /// The longest latency that the backend should have.
     pub(crate) latency_max: Option<Span>,
     pub(crate) latency_critical: bool,
     pub(crate) power_max: Option<f32>,
@@ -36,7 +36,7 @@ impl ControlHeaders<'_> {
             deadline: self.timeout(hears_queue),
             deadline_at: millis(self.deadline_ms).map(|since| since.nanos() / 1_000_000),
             slo_ttft,
-            latency_max: millis(self.latency_max_ms).into_iter().chain(slo_ttft).min(),
+            latency_max: millis(self.latency_max_ms),
             latency_critical: is_yes(self.latency_critical),
             power_max: self.power_max_watts.and_then(text).and_then(decimal),
             power_efficient: is_yes(self.power_efficient),

@@ -19,7 +19,7 @@ use tokio::time::Sleep;
 use super::model_name::ModelNameRestorer;
 use super::stream_error::StreamEnd;
 use super::token_counter::{StreamFormat, TokenCounter, is_encoded};
-use crate::reply::Fault;
+use crate::reply::{ErrorFormat, Fault};
 use crate::request::{DeliveryRecord, Request};
 use crate::upstream::{ExchangeError, UpstreamBody};
 
@@ -97,7 +97,8 @@ impl ResponseBody {
         let restorer = has_body
             .then(|| ModelNameRestorer::for_head(&request, response.headers_mut()))
             .flatten();
-        let end = StreamEnd::of(format, response.headers());
+        let errors = ErrorFormat::of_openai(request.config.conventions.nexus_errors);
+        let end = StreamEnd::of(format, errors, response.headers());
         response.map(|body| {
             let counter = TokenCounter::new(read_as);
             let request = Some(request);

@@ -15,6 +15,8 @@ use crate::reply::{ErrorFormat, Fault, Refused, error};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamEnd {
     format: StreamFormat,
+    /// The form of an error in an event.
+    errors: ErrorFormat,
     /// Whether the last byte ended an event or a line.
     between: bool,
 }
@@ -24,12 +26,13 @@ pub(super) struct StreamEnd {
 impl StreamEnd {
     /// At the beginning of a response with these headers. Nothing can be added to compressed bytes,
     /// nor to a response of a given length.
-    pub(super) fn of(format: StreamFormat, headers: &HeaderMap) -> Self {
+    pub(super) fn of(format: StreamFormat, errors: ErrorFormat, headers: &HeaderMap) -> Self {
         let is_stream = matches!(format, StreamFormat::Events | StreamFormat::Lines);
         let is_fixed =
             || headers.contains_key(CONTENT_ENCODING) || headers.contains_key(CONTENT_LENGTH);
         let can_add = is_stream && !is_fixed();
-        Self { format: if can_add { format } else { StreamFormat::Opaque }, between: can_add }
+        let format = if can_add { format } else { StreamFormat::Opaque };
+        Self { format, errors, between: can_add }
     }
 
     /// Bytes have gone to the client. An end that is split over two frames is not recognised.
@@ -48,7 +51,7 @@ impl StreamEnd {
         match self.format {
             _ if !self.between => None,
             StreamFormat::Events => {
-                Some([b"data: ", &body(ErrorFormat::OpenAi)[..], b"\n\n"].concat().into())
+                Some([b"data: ", &body(self.errors)[..], b"\n\n"].concat().into())
             }
             StreamFormat::Lines => Some([&body(ErrorFormat::Ollama)[..], b"\n"].concat().into()),
             _ => None,

@@ -132,13 +132,13 @@ fn message_of_nexus(fault: &Fault) -> String {
 // === impl ErrorFormat ===
 
 impl ErrorFormat {
-    /// The form that the clients of this path read; `nexus` if errors in the form of OpenAI are to
-    /// be in that of Nexus.
+    /// The form that the clients of this path read.
     pub(crate) fn of(path: &str, nexus: bool) -> Self {
-        match path.starts_with("/api/") {
-            true => Self::Ollama,
-            false if nexus => Self::Nexus,
-            false => Self::OpenAi,
-        }
+        if path.starts_with("/api/") { Self::Ollama } else { Self::of_openai(nexus) }
+    }
+
+    /// That of OpenAI's API, or as Nexus writes it.
+    pub(crate) const fn of_openai(nexus: bool) -> Self {
+        if nexus { Self::Nexus } else { Self::OpenAi }
     }
 }

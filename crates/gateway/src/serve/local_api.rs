@@ -18,7 +18,7 @@ use crate::batch_api::{BatchResponse, Download, Sent};
 use crate::body_memory::{BodyHolder, Reservation};
 use crate::ingress;
 use crate::ingress::path::{BatchCall, DispatchCall};
-use crate::reply::{error, headers};
+use crate::reply::{ErrorFormat, error, headers};
 use crate::request::RequestRecord;
 
 /// A call.
@@ -94,7 +94,8 @@ pub(super) async fn answer(
         }
         Err(fault) => {
             record.fail(&fault);
-            Content::whole(error::response(&fault.into()))
+            let format = ErrorFormat::of_openai(config.conventions.nexus_errors);
+            Content::whole(error::response_in(format, &fault.into()))
         }
     };
     headers::identify(response.headers_mut(), &request_id);

@@ -45,21 +45,18 @@ pub(super) fn answer<B>(state: &State, request: Request<B>) -> Response<Full<Byt
     let (mut parts, _) = request.into_parts();
     let config = state.config.load_full();
     let path = parts.uri.path().to_owned();
+    let format = ErrorFormat::of(&path, config.conventions.nexus_errors);
+    let refuse = |fault: Fault| error::response_in(format, &fault.into());
     let caller = match state.caller(&config, &mut parts) {
         Ok(caller) => caller,
-        Err(fault) => {
-            return error::response_in(
-                ErrorFormat::of(&path, config.conventions.nexus_errors),
-                &fault.into(),
-            );
-        }
+        Err(fault) => return refuse(fault),
     };
     let allowed = |model: &str| caller.as_ref().is_none_or(|caller| caller.tenant.may_use(model));
     match path::classify(&parts.method, &path) {
         Ok(Route::Tags) => tags(state, allowed),
         Ok(Route::ModelCard) => match path::card_id(&path).unwrap_or_default() {
-            id if !allowed(&id) => error::response(&Fault::ModelNotAllowed(id.into()).into()),
-            id => model(state, &config, &id),
+            id if !allowed(&id) => refuse(Fault::ModelNotAllowed(id.into())),
+            id => model(state, &config, &id).unwrap_or_else(refuse),
         },
         _ => models(state, &config, allowed),
     }
@@ -78,15 +75,15 @@ fn models(state: &State, config: &Config, allowed: impl Fn(&str) -> bool) -> Res
 }
 
 /// `GET /v1/models/{id}`.
-fn model(state: &State, config: &Config, id: &str) -> Response<Full<Bytes>> {
+fn model(state: &State, config: &Config, id: &str) -> Result<Response<Full<Bytes>>, Fault> {
     let roster = state.fleet.roster();
     let alias = config.ruled_names().any(|name| name == id);
     match roster.models_merged().iter().find(|entry| entry.id == id) {
-        Some(entry) => json(StatusCode::OK, &Card::of(entry)),
+        Some(entry) => Ok(json(StatusCode::OK, &Card::of(entry))),
         None if alias || matches!(roster.lookup(id), Lookup::Known(_) | Lookup::Configured(_)) => {
-            json(StatusCode::OK, &Card::alias(id))
+            Ok(json(StatusCode::OK, &Card::alias(id)))
         }
-        None => error::response(&Fault::ModelNotFound(id.to_owned()).into()),
+        None => Err(Fault::ModelNotFound(id.to_owned())),
     }
 }
 

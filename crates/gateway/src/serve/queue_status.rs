@@ -16,7 +16,7 @@ use super::unread_frames::{Frames, Reading};
 use crate::body_memory::Reservation;
 use crate::clock;
 use crate::proxy::ProxiedRequest;
-use crate::reply::{error, headers};
+use crate::reply::{ErrorFormat, error, headers};
 use crate::scheduler::QueueView;
 use crate::task;
 
@@ -27,15 +27,19 @@ const SLOWER_PER: u32 = 500;
 const ERROR_MAX: usize = 64 << 10;
 
 /// Begins a stream that tells the request's place in the queue.
-pub(super) fn stream(proxied: Box<ProxiedRequest>, unread: Reservation) -> Response<Content> {
+pub(super) fn stream(
+    proxied: Box<ProxiedRequest>,
+    format: ErrorFormat,
+    unread: Reservation,
+) -> Response<Content> {
     let (frames, handed) = Frames::new(unread);
     let mut response = Response::new(Content::Handed(handed));
     headers::event_stream(response.headers_mut(), &proxied.request.intent.request_id);
-    task::spawn(drive(proxied, frames));
+    task::spawn(drive(proxied, format, frames));
     response
 }
 
-async fn drive(proxied: Box<ProxiedRequest>, frames: Frames) {
+async fn drive(proxied: Box<ProxiedRequest>, format: ErrorFormat, frames: Frames) {
     let view = proxied.request.queue_view();
     let write_limit = proxied.request.config.server.write_timeout;
     let mut forwarding = std::pin::pin!(proxied.forward());
@@ -59,7 +63,7 @@ async fn drive(proxied: Box<ProxiedRequest>, frames: Frames) {
             let text = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
             send_error(&text, frames, write_limit).await;
         }
-        Err(refused) => send_error(&error::body(&refused), frames, write_limit).await,
+        Err(refused) => send_error(&error::body_in(format, &refused), frames, write_limit).await,
     }
 }
 

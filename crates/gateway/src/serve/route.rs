@@ -275,7 +275,7 @@ async fn proxy(
     if tells_status {
         let unread = unread_of(&request);
         let proxied = ProxiedRequest::new(Arc::clone(&worker.pool), request, outgoing);
-        return queue_status::stream(proxied, unread);
+        return queue_status::stream(proxied, format, unread);
     }
     let unread_memory = shares_connection.then(|| unread_of(&request));
     let proxied = ProxiedRequest::new(Arc::clone(&worker.pool), request, outgoing);

@@ -26,6 +26,30 @@ fn r05_a_limit_is_compared_with_the_measured_latency_if_there_is_one() {
     assert_eq!(choice.at, NPU);
 }
 
+/// A response in one piece tells how long responses take, and nothing about its first token.
+#[test]
+fn r05_whole_responses_count_for_a_limit_of_latency_alone() {
+    let shown = |at, whole| Candidate { whole_latency_ms: Some(whole), ..backend(at, 0.0, 100.0) };
+    let field = [shown(0, 402.0), shown(1, 24.0)];
+    let choice = pick(&within(Band::Normal, 200), &field);
+    assert_eq!((choice.at, choice.reason), (1, RouteReason::OnlyWithinLimit));
+    let choice = pick(&within(Band::Normal, 20), &field);
+    assert_eq!((choice.at, choice.reason), (1, RouteReason::LimitUnmet));
+    let start = |millis| RoutePreference {
+        start_max: Some(Span::from_millis(millis)),
+        ..preference(Band::Normal)
+    };
+    let choice = pick(&start(200), &field);
+    assert_eq!((choice.at, choice.reason), (0, RouteReason::NormalBalanced), "as stated");
+    let streams = Candidate { measured_latency_ms: Some(90.0), ..shown(0, 402.0) };
+    assert_eq!(pick(&within(Band::Normal, 100), &[streams]).reason, RouteReason::OnlyBackend);
+    // The limit that is missed by more counts.
+    let both =
+        RoutePreference { start_max: Some(Span::from_millis(50)), ..within(Band::Normal, 300) };
+    let slow_start = backend(0, 0.0, 250.0);
+    assert_eq!(pick(&both, &[slow_start, shown(1, 290.0)]).at, 1);
+}
+
 #[test]
 fn r04_an_unmet_limit_chooses_the_fastest_and_reports_it() {
     for band in Band::DESCENDING {

@@ -15,15 +15,19 @@ fn any_preference() -> impl Strategy<Value = RoutePreference> {
     let session = proptest::option::of(any::<u64>());
     let adapter = proptest::option::of(any::<u32>());
     let power = (proptest::option::of(auto(100.0)), any::<bool>());
-    (any_band(), limit, any::<bool>(), power, session, adapter).prop_map(
-        |(band, latency_max, latency_critical, power, session, adapter)| RoutePreference {
-            band,
-            latency_max,
-            latency_critical,
-            power_max: power.0,
-            power_efficient: power.1,
-            session,
-            adapter,
+    let limits = (limit.clone(), limit);
+    (any_band(), limits, any::<bool>(), power, session, adapter).prop_map(
+        |(band, (latency_max, start_max), latency_critical, power, session, adapter)| {
+            RoutePreference {
+                band,
+                latency_max,
+                start_max,
+                latency_critical,
+                power_max: power.0,
+                power_efficient: power.1,
+                session,
+                adapter,
+            }
         },
     )
 }
@@ -35,7 +39,8 @@ fn auto(most: f32) -> impl Strategy<Value = f32> {
 
 fn any_candidate() -> impl Strategy<Value = Candidate> {
     let count = prop_oneof![6 => 0..20u32, 1 => any::<u32>()];
-    let figures = (auto(100.0), auto(1000.0), proptest::option::of(auto(1500.0)));
+    let measured = || proptest::option::of(auto(1500.0));
+    let figures = (auto(100.0), auto(1000.0), measured(), measured());
     let loads = (proptest::array::uniform4(count.clone()), proptest::option::of(count));
     let tokens = prop_oneof![6 => 0..100_000u64, 1 => any::<u64>()];
     let cache = (tokens.clone(), tokens, proptest::option::of(auto(20_000.0)));
@@ -43,6 +48,7 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
     (figures, loads, shares, 0..5u64).prop_map(|(figures, loads, shares, last_granted)| Candidate {
         traits: BackendTraits { power_watts: figures.0, latency_ms: figures.1 },
         measured_latency_ms: figures.2,
+        whole_latency_ms: figures.3,
         pending: loads.0,
         engine_waiting: loads.1,
         kv_used: shares.0,
@@ -193,15 +199,11 @@ proptest! {
     #[test]
     fn r05_a_limit_that_can_be_met_is_met(preference in any_preference(), field in any_field()) {
         let choice = pick(&preference, &field);
-        let Some(limit) = preference.latency_max else {
-            prop_assert_ne!(choice.reason, RouteReason::LimitUnmet);
-            return Ok(());
-        };
-        let limit = limit.secs_f64() * 1000.0;
-        let least = field.iter().map(|candidate| candidate.latency()).fold(f64::MAX, f64::min);
-        let chosen = field[choice.at as usize].latency();
-        prop_assert_eq!(choice.reason == RouteReason::LimitUnmet, least > limit);
-        prop_assert!(chosen <= limit.max(least * 1.1), "{chosen} for {limit}, least {least}");
+        let strains = field.iter().map(|candidate| preference.strain(candidate));
+        let least = strains.fold(f64::INFINITY, f64::min);
+        let chosen = preference.strain(&field[choice.at as usize]);
+        prop_assert_eq!(choice.reason == RouteReason::LimitUnmet, least > 1.0);
+        prop_assert!(chosen <= (least * 1.1).max(1.0), "{chosen} of the limit, least {least}");
     }
 
     /// The score is the documented one, and the highest is chosen.

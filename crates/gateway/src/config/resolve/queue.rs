@@ -36,9 +36,11 @@ const CACHE_REORDER: u32 = 256;
 const BAND_KEYS: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
 
 pub(super) fn queue(section: &Section<'_>) -> Queue {
+    let total_capacity = section.get("total_capacity");
     let mut settings = Settings {
-        enabled: section.get("enabled"),
-        total_capacity: section.get("total_capacity"),
+        // A queue of size 0 is none.
+        enabled: section.get::<bool>("enabled") && total_capacity > 0,
+        total_capacity,
         order: section.get("order"),
         admission: section.get("admission"),
         cascade: cascade(section),
@@ -143,8 +145,7 @@ pub(super) fn controller(section: &Section<'_>, settings: &mut Settings) {
 /// without its controller, too.
 pub(super) fn pass_when_off(settings: &mut Settings) {
     let unbounded = Hysteresis::limit(UNBOUNDED);
-    let is_off = !settings.enabled || settings.total_capacity == 0;
-    if let (true, Ok(unbounded)) = (is_off, unbounded) {
+    if let (false, Ok(unbounded)) = (settings.enabled, unbounded) {
         settings.bounds = unbounded.into();
     }
 }

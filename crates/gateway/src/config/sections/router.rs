@@ -64,7 +64,8 @@ pub(in crate::config) const ROUTER: SectionSchema = SectionSchema::new(
         key(
             "measured_latency_share",
             number(0.0, 1.0),
-            "How much a measured latency counts against the stated one.",
+            "How much a measured latency counts against the stated one. With 0 limits of latency \
+             do not know it either.",
         )
         .default("0.5"),
         key(

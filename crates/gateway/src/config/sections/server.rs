@@ -217,8 +217,7 @@ pub(in crate::config) const EPP: SectionSchema = SectionSchema::new(
             "How long the picker takes requests after SIGTERM, while its health check already \
              fails.",
         )
-        .default("3s")
-        .restart(),
+        .default("3s"),
         key(
             "conformance",
             Bool,

@@ -68,7 +68,10 @@ impl Conventions {
                 self.nexus_priority_alone,
                 "X-Nexus-Priority alone states the band of a request, except best-effort",
             ),
-            (self.nexus_errors, "errors have no `param`, and a timeout in the queue no cause"),
+            (
+                self.nexus_errors,
+                "errors of requests have no `param`, and a timeout in the queue no cause",
+            ),
             (self.failed_goes_back, "a request that a backend did not serve goes to the back"),
             (self.warns_of_leaving, "a client that leaves while it waits is a warning in the log"),
             (self.waiting_is_pending, "waiting requests count as pending at the backends"),

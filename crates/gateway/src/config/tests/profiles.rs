@@ -180,7 +180,7 @@ fn g01_check_tells_what_a_profile_sets_and_who_implied_it() {
     let config = toml("[queue]\nmax_size = 9").unwrap();
     let shown = crate::config::Summary(&config).to_string();
     assert!(shown.starts_with("profile   nexus, implied by queue at t.toml:1\n"), "{shown}");
-    assert!(shown.contains("errors have no `param`"), "{shown}");
+    assert!(shown.contains("errors of requests have no `param`"), "{shown}");
     let settings = config.values.settings();
     let origin = |key: &str| {
         let setting = settings.iter().find(|setting| setting.key == key).unwrap();

@@ -2,7 +2,7 @@
 
 use flow::{
     Ask, BackendId, BackendSupply, Band, Bounds, Controller, EngineReading, FlowClass, Hysteresis,
-    ModelId, Settings, StockUnit, Ticket, Time, Usage, Verdict,
+    ModelId, RouteTerms, RouteWeights, Settings, StockUnit, Ticket, Time, Usage, Verdict,
 };
 
 use super::*;
@@ -25,9 +25,12 @@ fn core(settings: Settings, backends: u32) -> Controller {
     core
 }
 
+/// Backends that are equal, whatever was measured.
 fn fixed(watermark: f64) -> Settings {
     let marks = Hysteresis::limit(watermark).unwrap();
-    Settings { bounds: Bounds::Fixed(marks), ..Settings::default() }
+    let terms = RouteTerms { measured_share: 0.0, ..RouteTerms::default() };
+    let route = RouteWeights::new(terms).unwrap();
+    Settings { bounds: Bounds::Fixed(marks), route, ..Settings::default() }
 }
 
 /// The load for work that may use four fifths of the backends.

@@ -117,7 +117,10 @@ const WRITTEN: Rows = &[
     ("x-priority-boost", "what the band adds to the score of a backend"),
     ("x-estimated-power-w", "the power of the backend, if it is configured"),
     ("x-estimated-power-watts", "the same under its longer name"),
-    ("x-estimated-latency-ms", "the backend's time to the first token"),
+    (
+        "x-estimated-latency-ms",
+        "the backend's time to the first token, or of a response in one piece",
+    ),
     ("x-request-id", "the id of the request in the logs, for `tidegate explain`"),
     ("x-llm-d-flow-band-headroom-requests", "the places of the band that are left"),
     ("x-llm-d-flow-queue-duration-ms", "with `server.headroom_headers`, as the one above"),
