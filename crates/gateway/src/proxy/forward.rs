@@ -187,14 +187,15 @@ impl ProxiedRequest {
     /// of the one that failed it is for requests that have not failed, each time: one that waits in
     /// the queue steps aside before the next trial.
     async fn admitted(&mut self) -> Result<Admitted, Refused> {
-        let Some(mut narrow) = self.narrow_for.take() else { return self.request.admitted().await };
+        let Some(mut limit) = self.narrow_for.take() else { return self.request.admitted().await };
         loop {
-            if let Some(outcome) = self.admitted_within(narrow).await {
+            if let Some(outcome) = self.admitted_within(limit).await {
                 return outcome;
             }
-            // The backend may have been ejected meanwhile.
+            // The backend may have been ejected meanwhile, or have failed another trial.
             if let Some(until) = self.until_trial_of_others() {
-                narrow = until;
+                self.request.step_aside();
+                limit = until;
                 continue;
             }
             self.request.widen();
@@ -202,15 +203,7 @@ impl ProxiedRequest {
             if self.failures == 0 {
                 return self.request.admitted().await;
             }
-            narrow = loop {
-                if let Some(outcome) = self.admitted_within(TRIAL_LOOK).await {
-                    return outcome;
-                }
-                if let Some(until) = self.until_trial_of_others() {
-                    break until;
-                }
-            };
-            self.request.step_aside();
+            limit = TRIAL_LOOK;
         }
     }
 
