@@ -76,7 +76,7 @@ impl Summary<'_> {
 
     fn queue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings = &self.0.flow;
-        if self.is_off() {
+        if !settings.enabled {
             let rest = match self.0.conventions.passes_when_off {
                 true => "requests pass to ready backends at once",
                 false => "a request that would have to wait is refused",
@@ -112,14 +112,10 @@ impl Summary<'_> {
         (!bands.is_empty()).then(|| format!("objective to the first token: {}", bands.join(", ")))
     }
 
-    fn is_off(&self) -> bool {
-        !self.0.flow.enabled || self.0.flow.total_capacity == 0
-    }
-
     fn bounds(&self) -> String {
         let settings = &self.0.flow;
         match settings.bounds {
-            Bounds::Fixed(_) if self.is_off() && self.0.conventions.passes_when_off => {
+            Bounds::Fixed(_) if !settings.enabled && self.0.conventions.passes_when_off => {
                 "none: the queue is off".into()
             }
             Bounds::Auto => match settings.pace_max {
