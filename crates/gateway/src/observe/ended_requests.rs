@@ -70,8 +70,8 @@ impl EndedRequests {
         newest.map(|(ended, record)| (*ended, Record::clone(record))).collect()
     }
 
-    /// The flow, the model and the path of most requests that ended with a 3xx or 4xx status since then,
-    /// for each reason. The client's own disconnect is none.
+    /// The flow, the model and the path of most requests that ended with a 3xx or 4xx status since
+    /// then, for each reason. The client's own disconnect is none.
     pub(super) fn mistakes(&self, since: Time) -> Vec<RequestMistake> {
         let ring = self.ring();
         let mut counts: BTreeMap<(&'static str, [&str; 3]), u32> = BTreeMap::new();

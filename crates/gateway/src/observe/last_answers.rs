@@ -26,7 +26,8 @@ pub(crate) struct LastRefusals {
 }
 
 /// Whether a backend refuses with this status what it should serve: it wants another key, does not
-/// know the path or the model, or sends the client elsewhere. The other statuses are about one request, or about the load.
+/// know the path or the model, or sends the client elsewhere. The other statuses are about one
+/// request, or about the load.
 fn is_refusal(status: u16) -> bool {
     match StatusCode::from_u16(status) {
         Ok(
