@@ -1,5 +1,7 @@
 //! Who gets what: the order of each policy as its clients see it, and the proof held against a run.
 
+use flow::{RouteTerms, RouteWeights};
+
 use super::*;
 use crate::measure::{History, Record, Stat};
 
@@ -28,8 +30,12 @@ fn contest(seed: u64, engine: &str) -> Setup {
 }
 
 fn roomy(bounds: Bounds, cost: Cost) -> Tidegate {
+    roomy_with(settings(bounds), cost)
+}
+
+fn roomy_with(settings: Settings, cost: Cost) -> Tidegate {
     let class = FlowClass { capacity: 100_000, ttl: Span::from_secs(1000), ..FlowClass::default() };
-    let settings = Settings { total_capacity: 100_000, default_class: class, ..settings(bounds) };
+    let settings = Settings { total_capacity: 100_000, default_class: class, ..settings };
     Tidegate::new(
         TidegateConfig { settings, cost },
         &[Tenant { name: "heavy".into(), weight: 2.0 }],
@@ -81,7 +87,11 @@ fn a_plain_queue_and_the_core_agree_where_there_is_one_tenant() {
         Setup::new(vec![named("rtx4090-8b"); 3], vec![source], Span::from_secs(30))
     };
     let one = run(setup(), &mut roomy_line(8));
-    let other = run(setup(), &mut roomy(fixed(8.0), Cost::Tokens));
+    // A plain queue measures nothing.
+    let terms = RouteTerms { measured_share: 0.0, ..RouteTerms::default() };
+    let route = RouteWeights::new(terms).unwrap();
+    let unmeasured = Settings { route, ..settings(fixed(8.0)) };
+    let other = run(setup(), &mut roomy_with(unmeasured, Cost::Tokens));
     assert!(one.records.iter().any(|record| record.wait() > Some(Span::ZERO)));
     let differs = one.records.iter().zip(&other.records).find(|(one, other)| one != other);
     assert_eq!(differs, None);
