@@ -119,9 +119,9 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "asks with the same beginning go in a random order",
         file: "controller/warm.rs",
-        site: "if own.is_some_and(|own| «own >= best.step.below()») {",
-        instead: "own >= best.step",
-        noticed_by: "slack::k02_an_ask_goes_before",
+        site: "[step, «step.below()»].into_iter()",
+        instead: "step",
+        noticed_by: "differential::fifo",
     },
     Mutant {
         name: "only the first ask of a flow counts how often it was passed",
@@ -134,7 +134,7 @@ pub(super) const CACHE: &[Mutant] = &[
         name: "a prompt that is cached while an ask waits for it is not noticed",
         file: "controller/prompts.rs",
         site: "self.look_again_for(«&begun», backend);",
-        instead: "&[]",
+        instead: "&Vec::new()",
         noticed_by: "slack::k02_a_prompt_that_is_cached",
     },
     Mutant {
@@ -147,8 +147,8 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "of equally cached asks any one goes first",
         file: "controller/warm.rs",
-        site: "found.«min_by_key»(|found| self.asks[found.slot].turn())",
-        instead: "max_by_key",
+        site: "found.min_by_key(|found| «self.asks[found.slot].turn()»)",
+        instead: "(Time::NEVER, u64::MAX - self.asks[found.slot].sequence)",
         noticed_by: "differential::fifo",
     },
     Mutant {

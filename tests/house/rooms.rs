@@ -67,7 +67,20 @@ const FLOW: &[Room] = &[
     ),
     ("reserve", &["ask", "settings", "time", "weight"]),
     ("workload", &["ask", "links", "lru", "settings", "time"]),
-    ("queue", &["ask", "links", "outcome", "settings", "time", "weight", "workload"]),
+    (
+        "queue",
+        &[
+            "ask",
+            "links",
+            "outcome",
+            "prefix_index",
+            "prompt_blocks",
+            "settings",
+            "time",
+            "weight",
+            "workload",
+        ],
+    ),
     ("lane_scheduler", &["queue", "weight"]),
     ("capacity", &["ask", "queue", "settings", "weight"]),
     (

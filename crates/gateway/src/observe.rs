@@ -196,21 +196,6 @@ impl Observer {
         self.ticket_ids.chose(ticket.index(), reason, attempt);
     }
 
-    /// The attempts of the live request under this index of a ticket.
-    pub(crate) fn attempts_of(&self, index: usize) -> Option<u32> {
-        self.ticket_ids.attempts(index)
-    }
-
-    /// Whether the live request under this index of a ticket has this id.
-    pub(crate) fn has_id(&self, index: usize, id: &[u8]) -> bool {
-        self.ticket_ids.has(index, id)
-    }
-
-    /// Why its backend was chosen.
-    pub(crate) fn reason_of(&self, index: usize) -> Option<&'static str> {
-        self.ticket_ids.reason(index).map(RouteReason::text)
-    }
-
     /// Keeps the record of a request that has ended, in exchange for an older one.
     pub(crate) fn keep(&self, record: &mut Box<Record>, now: Time) {
         // Clients that are not known must not displace the requests of others.

@@ -113,9 +113,13 @@ impl Controller {
         let shared = !blocks.is_empty() && usable.clone().any(|at| held(at) > 0);
         let in_flight = |at: u32| self.supply.backends[at as usize].in_flight_total();
         let delayed = if shared { usable.clone().map(in_flight).min().unwrap_or(0) } else { 0 };
+        let fastest = self.fastest_of(members);
         let candidates = usable.map(|at| {
             let load_ms = self.load_ms(at, model);
-            let candidate = Candidate { load_ms, ..self.candidate(at, &preference) };
+            let mut candidate = Candidate { load_ms, ..self.candidate(at, &preference) };
+            if candidate.is_unknown() {
+                candidate.measured_latency_ms = fastest;
+            }
             if !shared {
                 return candidate;
             }
@@ -137,6 +141,16 @@ impl Controller {
         let at = self.supply.backends[backend as usize].id.0;
         let reason = self.reason_among(members, choice.reason);
         Some(Route { backend, choice: Some(RouteChoice { at, reason, ..choice }) })
+    }
+
+    /// The least time to first token that was measured at some backends. One of which nothing is
+    /// known counts as fast: otherwise it would get no ask, and never be measured.
+    fn fastest_of(&self, members: &[u32]) -> Option<f32> {
+        let counts = self.settings.route.terms().measured_share > 0.0;
+        let measured =
+            |&at: &u32| self.supply.backends[at as usize].latency.first_token.millis(self.clock);
+        let measured = members.iter().filter_map(measured).filter(|_| counts);
+        measured.min_by(f32::total_cmp)
     }
 
     /// The reason of a choice, given all backends of the pool: the only candidate may be the only

@@ -192,6 +192,13 @@ impl Candidate {
         self.measured_latency_ms.and_then(|measured| sound(measured, LATENCY_MAX_MS))
     }
 
+    /// Whether its latency is neither stated nor measured.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.measured_latency_ms.is_none()
+            && self.whole_latency_ms.is_none()
+            && self.traits == BackendTraits::default()
+    }
+
     /// Its time to first token: the measured one if it is known.
     fn start(&self) -> f64 {
         self.measured_latency().unwrap_or_else(|| self.stated_latency())

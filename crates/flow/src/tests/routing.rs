@@ -283,3 +283,21 @@ fn r01_under_auto_depth_counts_relative_to_a_backends_size() {
     let (_, backend, _) = fixture.go(Ask { tokens: 100, ..ask });
     assert_eq!(backend, BackendId(1), "thirty of 180 are less than one of two");
 }
+
+/// A backend of which nothing is known would otherwise never be measured.
+#[test]
+fn r01_a_backend_that_was_not_measured_counts_as_the_fastest() {
+    let mut fixture = Fixture::new(limited_to(4.0), 2);
+    let mut grants = [0, 0];
+    for _ in 0..8 {
+        let ask = Ask { streamed: true, ..fixture.ask("a") };
+        let Verdict::Granted { ticket, backend } = fixture.offer(ask) else {
+            panic!("there is room");
+        };
+        fixture.pass(Span::from_millis(20));
+        fixture.gate.started(ticket, fixture.now).unwrap();
+        fixture.settle(ticket, 1);
+        grants[backend.0 as usize] += 1;
+    }
+    assert_eq!(grants, [4, 4], "as fast as the other one");
+}

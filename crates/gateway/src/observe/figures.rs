@@ -1,10 +1,10 @@
-//! What the observer knows of the past, for the status pages and the diagnosis.
+//! What the observer knows of live requests and of the past, for status pages and diagnosis.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use flow::Time;
+use flow::{RouteReason, Time};
 
 #[cfg(feature = "dbus")]
 use super::backend_counters::AttemptCounts;
@@ -13,6 +13,21 @@ use super::{LastRefusals, Observer, Record, RequestMistake, outcome};
 use crate::backend::RecentTime;
 
 impl Observer {
+    /// The attempts of the live request under this index of a ticket.
+    pub(crate) fn attempts_of(&self, index: usize) -> Option<u32> {
+        self.ticket_ids.attempts(index)
+    }
+
+    /// Whether the live request under this index of a ticket has this id.
+    pub(crate) fn has_id(&self, index: usize, id: &[u8]) -> bool {
+        self.ticket_ids.has(index, id)
+    }
+
+    /// Why its backend was chosen.
+    pub(crate) fn reason_of(&self, index: usize) -> Option<&'static str> {
+        self.ticket_ids.reason(index).map(RouteReason::text)
+    }
+
     /// One of the requests that ended last, and when it ended.
     pub(crate) fn ended_request(&self, id: &[u8]) -> Option<(Time, Record)> {
         self.ended.find(id)
