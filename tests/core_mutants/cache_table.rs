@@ -28,7 +28,7 @@ pub(super) const CACHE: &[Mutant] = &[
         name: "a prompt that is used again does not stay",
         file: "prefix_index.rs",
         site: "            let slot = self.table[at];\n            «self.order.remove(slot)»;",
-        instead: "return",
+        instead: "return false",
         noticed_by: "k01_the_end_of_a_prompt",
     },
     Mutant {
@@ -132,9 +132,9 @@ pub(super) const CACHE: &[Mutant] = &[
     },
     Mutant {
         name: "a prompt that is cached while an ask waits for it is not noticed",
-        file: "controller/prompts.rs",
-        site: "self.look_again_for(«&begun», backend);",
-        instead: "&Vec::new()",
+        file: "controller/warm.rs",
+        site: "let gaining = self.warm.gain_by(block, backend, «left»);",
+        instead: "0",
         noticed_by: "slack::k02_a_prompt_that_is_cached",
     },
     Mutant {
@@ -153,9 +153,9 @@ pub(super) const CACHE: &[Mutant] = &[
     },
     Mutant {
         name: "asks with another objective are not looked at",
-        file: "queue/line.rs",
-        site: "let Some(&(turn, _)) = «exceptions.peek()» else",
-        instead: "None::<&(Turn, u32)>",
+        file: "controller/warm.rs",
+        site: "if blocks.is_empty() || «!self.reorders()» {",
+        instead: "!self.reorders() || self.asks[slot].exception",
         noticed_by: "slack::k02_inside_a_flow_every",
     },
     Mutant {

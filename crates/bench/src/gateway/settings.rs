@@ -32,10 +32,11 @@ pub(super) fn passing(backend: u16) -> String {
     format!("{}{}", config(PLENTY, BY_TEAM, "access = false"), second(backend))
 }
 
-/// The same with the bounds that the program finds by itself: most requests wait.
+/// The same with the bounds that the program finds by itself, and room for all: most requests wait.
 pub(super) fn waiting(backend: u16) -> String {
+    let room = "total_capacity = 20000\nflow_capacity = 20000";
     let log = "[log]\naccess = false\n";
-    format!("[server]\nworkers = 1\n{log}[queue]\n{BY_TEAM}\n{}", second(backend))
+    format!("[server]\nworkers = 1\n{log}[queue]\n{BY_TEAM}\n{room}\n{}", second(backend))
 }
 
 /// Another name of the same backend, so that there is a choice.

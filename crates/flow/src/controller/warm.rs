@@ -159,47 +159,49 @@ impl Controller {
     /// An ask with the most cached, as last looked at.
     fn most_cached(&self, search: &Search) -> Option<Found> {
         let mut best: Option<Found> = None;
-        let mut take = |found: Found| {
+        for found in search.lines.iter().flat_map(|&line| self.most_of(line, search)) {
             if best.is_none_or(|best| found.step > best.step) {
                 best = Some(found);
-            }
-        };
-        for &line in &search.lines {
-            match line.alone {
-                Some(step) if step > Step::NONE && !search.refuses(line.first) => {
-                    take(Found { line, slot: line.first, step, at: None });
-                }
-                Some(_) => {}
-                None => {
-                    for at in self.caches_for(line, search) {
-                        let refuses = |slot| search.refuses(slot);
-                        if let Some((step, slot)) = self.warm.most(line.flow_queue, at, refuses) {
-                            take(Found { line, slot, step, at: Some(at) });
-                        }
-                    }
-                }
             }
         }
         best
     }
 
+    /// Of a flow queue, the ask with the most cached at each backend.
+    fn most_of<'a>(
+        &'a self,
+        line: Line,
+        search: &'a Search,
+    ) -> impl Iterator<Item = Found> + use<'a> {
+        let alone = line.alone.filter(|&own| own > Step::NONE && !search.refuses(line.first));
+        let alone = alone.map(|step| Found { line, slot: line.first, step, at: None });
+        let caches = self.caches_for(line, search).filter(move |_| line.alone.is_none());
+        let found = caches.filter_map(move |at| {
+            let refuses = |slot| search.refuses(slot);
+            let (step, slot) = self.warm.most(line.flow_queue, at, refuses)?;
+            Some(Found { line, slot, step, at: Some(at) })
+        });
+        alone.into_iter().chain(found)
+    }
+
     /// The ask whose turn is first among those that have this much cached, or nearly.
     fn first_with(&self, search: &Search, step: Step) -> Option<Found> {
-        search.lines.iter().find_map(|&line| {
-            if let Some(own) = line.alone {
-                let enough = own >= step.below() && own > Step::NONE;
-                let found = Found { line, slot: line.first, step: own, at: None };
-                return (enough && !search.refuses(line.first)).then_some(found);
-            }
-            let found = self.caches_for(line, search).flat_map(|at| {
-                [step, step.below()].into_iter().filter_map(move |step| {
-                    let refuses = |slot| search.refuses(slot);
-                    let slot = self.warm.first_with((line.flow_queue, at, step), refuses)?;
-                    Some(Found { line, slot, step, at: Some(at) })
-                })
-            });
-            found.min_by_key(|found| self.asks[found.slot].turn())
-        })
+        search.lines.iter().find_map(|&line| self.first_of(line, search, step))
+    }
+
+    fn first_of(&self, line: Line, search: &Search, step: Step) -> Option<Found> {
+        if let Some(own) = line.alone {
+            let enough = own >= step.below() && own > Step::NONE;
+            let found = Found { line, slot: line.first, step: own, at: None };
+            return (enough && !search.refuses(line.first)).then_some(found);
+        }
+        let steps = |at| [step, step.below()].into_iter().map(move |step| (at, step));
+        let found = self.caches_for(line, search).flat_map(steps).filter_map(|(at, step)| {
+            let refuses = |slot| search.refuses(slot);
+            let slot = self.warm.first_with((line.flow_queue, at, step), refuses)?;
+            Some(Found { line, slot, step, at: Some(at) })
+        });
+        found.min_by_key(|found| self.asks[found.slot].turn())
     }
 
     fn caches_for<'a>(
@@ -236,20 +238,17 @@ impl Controller {
     /// The first ask that does not wait for a cache, whether or not anything of it is cached.
     fn first_undelayed(&mut self, search: &Search, now: Time) -> Option<(u32, u32)> {
         let count = (LOOK_MAX / search.lines.len().max(1)).max(1);
-        for &line in &search.lines {
+        search.lines.iter().find_map(|&line| {
             let mut next = vec![line.first];
             if line.alone.is_none() {
                 next.clear();
                 let ordered = &self.flow_queues[line.flow_queue].ordered;
                 ordered.next_fresh(count, now, &self.asks, &mut next);
             }
-            for slot in next.into_iter().filter(|&slot| !search.refuses(slot)) {
-                if !self.is_put_off(line, slot, now) {
-                    return Some((line.flow_queue, slot));
-                }
-            }
-        }
-        None
+            let mut goes = |&slot: &u32| !search.refuses(slot) && !self.is_put_off(line, slot, now);
+            let found = next.into_iter().find(&mut goes);
+            found.map(|slot| (line.flow_queue, slot))
+        })
     }
 
     fn is_put_off(&mut self, line: Line, slot: u32, now: Time) -> bool {
