@@ -14,7 +14,7 @@ use crate::cli::existing_picker::with_command;
 /// A request makes some thirty small allocations, and a worker is never the first thread: the
 /// system's allocator is at its slowest there.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     // Not locked: the access log writes there too.

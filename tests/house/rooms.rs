@@ -2,14 +2,15 @@
 
 /// Crates and the crates of this workspace that each may use.
 pub(super) const CRATES: &[(&str, &[&str])] = &[
+    ("allocator", &[]),
     ("flow", &[]),
     ("envoy", &[]),
     ("sim", &["flow"]),
     ("store", &[]),
     ("gateway", &["envoy", "flow", "store"]),
     ("testbed", &["flow", "gateway", "sim"]),
-    ("bench", &["envoy", "flow", "gateway", "sim", "store", "testbed"]),
-    ("tidegate", &["gateway", "testbed"]),
+    ("bench", &["allocator", "envoy", "flow", "gateway", "sim", "store", "testbed"]),
+    ("tidegate", &["allocator", "gateway", "testbed"]),
 ];
 
 /// Crates without any dependency.
@@ -129,12 +130,13 @@ const GATEWAY: &[Room] = &[
     ("hold_places", &[]),
     ("viewers", &[]),
     ("hop_by_hop", &[]),
+    ("short_text", &[]),
     ("connections", &[]),
     ("lazy_timer", &[]),
     ("socket", &[]),
     ("plain_file", &[]),
     ("tls", &["der", "plain_file", "task"]),
-    ("upstream", &["lazy_timer", "socket", "task", "tls"]),
+    ("upstream", &["hop_by_hop", "lazy_timer", "socket", "task", "tls"]),
     ("prometheus_parser", &[]),
     ("jitter", &[]),
     ("schema", &[]),
@@ -179,6 +181,7 @@ const GATEWAY: &[Room] = &[
             "jwt",
             "multipart",
             "reply",
+            "short_text",
             "schema",
         ],
     ),
@@ -281,6 +284,7 @@ const GATEWAY: &[Room] = &[
             "observe",
             "reply",
             "request",
+            "short_text",
             "task",
             "upstream",
         ],

@@ -23,7 +23,7 @@ use clap::Parser as _;
 /// The same allocator as in the product, for the controller and for the bare proxy alike.
 #[cfg(not(feature = "memory"))]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> anyhow::Result<ExitCode> {
     cli::Cli::parse().run(&mut std::io::stdout())?;

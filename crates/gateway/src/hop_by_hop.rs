@@ -7,6 +7,18 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// The most names of a `Connection` header that are read: more than a request has headers.
 const NAMED_MAX: usize = 128;
 
+/// The headers of a request that a backend gets: without those of the connection, those that it
+/// names, and those that `ends` picks. They are left out when the rest is written: to remove them
+/// from the map, or to make a list of the rest, costs more.
+#[derive(Debug)]
+pub(crate) struct ForwardedHeaders {
+    came: HeaderMap,
+    named: Vec<HeaderName>,
+    ends: fn(&str) -> bool,
+    /// In place of those that came under the same names.
+    set: Vec<(HeaderName, HeaderValue)>,
+}
+
 /// Removes the headers of the connection, those that it names, and those that `also` picks.
 pub(crate) fn strip(headers: &mut HeaderMap, also: impl Fn(&str) -> bool) {
     let ends = |name: &&HeaderName| is_hop(name.as_str()) || also(name.as_str());
@@ -21,32 +33,6 @@ pub(crate) fn strip(headers: &mut HeaderMap, also: impl Fn(&str) -> bool) {
     for name in gone {
         headers.remove(name);
     }
-}
-
-/// The headers without those of the connection, those that it names, and those that `also` picks.
-/// To make a list costs less than to look up each header in the map and remove it.
-pub(crate) fn without(
-    headers: HeaderMap,
-    also: impl Fn(&str) -> bool,
-) -> Vec<(HeaderName, HeaderValue)> {
-    let is_named = headers.keys().any(|name| *name == CONNECTION);
-    let named = if is_named { named(&headers) } else { Vec::new() };
-    let ends =
-        |name: &HeaderName| is_hop(name.as_str()) || also(name.as_str()) || named.contains(name);
-    let mut kept: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(headers.len() + 2);
-    let mut passes = false;
-    for (name, value) in headers {
-        // Only the first of several values comes with the name.
-        if let Some(name) = name {
-            passes = !ends(&name);
-            if passes {
-                kept.push((name, value));
-            }
-        } else if passes && let Some((name, _)) = kept.last() {
-            kept.push((name.clone(), value));
-        }
-    }
-    kept
 }
 
 /// `Trailer` is not among them: the trailers of a response pass, if it announces them.
@@ -68,6 +54,38 @@ fn named(headers: &HeaderMap) -> Vec<HeaderName> {
         !name.eq_ignore_ascii_case("keep-alive") && !name.eq_ignore_ascii_case("close")
     };
     names.filter(common).filter_map(|name| HeaderName::try_from(name).ok()).collect()
+}
+
+// === impl ForwardedHeaders ===
+
+impl ForwardedHeaders {
+    pub(crate) fn new(came: HeaderMap, ends: fn(&str) -> bool) -> Self {
+        let is_named = came.keys().any(|name| *name == CONNECTION);
+        let named = if is_named { named(&came) } else { Vec::new() };
+        Self { came, named, ends, set: Vec::new() }
+    }
+
+    /// Sets a header, in place of any of the same name.
+    pub(crate) fn set(&mut self, name: HeaderName, value: HeaderValue) {
+        self.set.retain(|(other, _)| *other != name);
+        self.set.push((name, value));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+        let came = self.came.iter().filter(|(name, _)| self.passes(name));
+        came.chain(self.set.iter().map(|(name, value)| (name, value)))
+    }
+
+    /// No more than so many.
+    pub(crate) fn most(&self) -> usize {
+        self.came.len() + self.set.len()
+    }
+
+    fn passes(&self, name: &HeaderName) -> bool {
+        let text = name.as_str();
+        let is_set = || self.set.iter().any(|(set, _)| set == name);
+        !(is_hop(text) || (self.ends)(text) || self.named.contains(name) || is_set())
+    }
 }
 
 #[cfg(test)]
@@ -111,16 +129,23 @@ mod tests {
         let mut stripped = headers(&given);
         strip(&mut stripped, |_| false);
         assert_eq!(sorted(stripped.keys()), ["trailer", "x-also", "x-kept"]);
-        let list = without(headers(&given), |name| name == "x-also");
-        assert_eq!(sorted(list.iter().map(|(name, _)| name)), ["trailer", "x-kept"]);
+        let mut forwarded = ForwardedHeaders::new(headers(&given), |name| name == "x-also");
+        assert_eq!(sorted(forwarded.iter().map(|(name, _)| name)), ["trailer", "x-kept"]);
+        forwarded.set(HeaderName::from_static("x-kept"), HeaderValue::from_static("2"));
+        forwarded.set(HeaderName::from_static("te"), HeaderValue::from_static("trailers"));
+        forwarded.set(HeaderName::from_static("x-kept"), HeaderValue::from_static("3"));
+        let kept = forwarded.iter().filter(|(name, _)| *name == "x-kept");
+        assert_eq!(kept.map(|(_, value)| value).collect::<Vec<_>>(), ["3"]);
+        assert_eq!(sorted(forwarded.iter().map(|(name, _)| name)), ["te", "trailer", "x-kept"]);
     }
 
     #[test]
     fn x03_all_values_of_a_header_pass_or_none() {
         let given = [("x-many", "1"), ("x-gone", "1"), ("x-many", "2"), ("x-gone", "2")];
-        let mut list = without(headers(&given), |name| name == "x-gone");
+        let forwarded = ForwardedHeaders::new(headers(&given), |name| name == "x-gone");
+        let mut list: Vec<_> =
+            forwarded.iter().map(|(name, value)| (name.as_str(), value)).collect();
         list.sort_by(|one, other| one.1.as_bytes().cmp(other.1.as_bytes()));
-        let list: Vec<_> = list.iter().map(|(name, value)| (name.as_str(), value)).collect();
         let value = HeaderValue::from_static;
         assert_eq!(list, [("x-many", &value("1")), ("x-many", &value("2"))]);
     }

@@ -64,6 +64,7 @@ mod scaler;
 mod scheduler;
 mod schema;
 mod serve;
+mod short_text;
 mod socket;
 mod state;
 mod steady_date;

@@ -212,12 +212,13 @@ impl Counts {
 
 const JSON: &[u8] = b"HTTP/1.1 200 OK\r\n\
 content-type: application/json\r\n\
-content-length: 216\r\n\
+content-length: 260\r\n\
 \r\n\
 {\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion\",\"created\":1700000000,\
 \"model\":\"m\",\
 \"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"certainly\"},\
-\"finish_reason\":\"stop\"}],\"usage\":{\"total_tokens\":3}}\n";
+\"finish_reason\":\"stop\"}],\
+\"usage\":{\"prompt_tokens\":233,\"completion_tokens\":1,\"total_tokens\":234}}\n";
 
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
 content-length: 0\r\n\

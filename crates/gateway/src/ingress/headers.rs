@@ -15,7 +15,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{duration, identifier};
-use crate::hop_by_hop;
+use crate::hop_by_hop::ForwardedHeaders;
 use crate::multipart;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -71,17 +71,13 @@ pub(crate) fn has(headers: &HeaderMap, name: &HeaderName) -> bool {
 
 /// The headers that reach a backend. Connection headers are left out, and so are control headers,
 /// which a backend could obey. The client towards the backend adds `Host` and the length.
-pub(crate) fn to_upstream(
-    headers: HeaderMap,
-    request_id: &HeaderValue,
-) -> Vec<(HeaderName, HeaderValue)> {
+pub(crate) fn to_upstream(headers: HeaderMap, request_id: &HeaderValue) -> ForwardedHeaders {
     let trailers = headers.iter().any(|(name, value)| *name == TE && lists_trailers(value));
-    let replaced = |name: &str| ends_here(name) || name == REQUEST_ID.as_str();
-    let mut sent = hop_by_hop::without(headers, replaced);
+    let mut sent = ForwardedHeaders::new(headers, ends_here);
+    sent.set(REQUEST_ID, request_id.clone());
     if trailers {
-        sent.push((TE, HeaderValue::from_static("trailers")));
+        sent.set(TE, HeaderValue::from_static("trailers"));
     }
-    sent.push((REQUEST_ID, request_id.clone()));
     sent
 }
 

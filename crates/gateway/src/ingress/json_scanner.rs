@@ -13,15 +13,13 @@ use std::ops::Range;
 use memchr::memchr2;
 
 use super::body_key::KeyProblem;
+use crate::short_text;
 
 /// The deepest nesting, including the outermost value.
 pub(super) const DEPTH_MAX: u32 = 127;
 
 /// A number with fewer digits always fits a float.
 const DIGITS_MAX: usize = 300;
-
-/// Strings up to this length are scanned byte by byte.
-const SHORT: usize = 16;
 
 /// The scanner and its position.
 #[derive(Debug)]
@@ -277,13 +275,9 @@ impl<'a> JsonString<'a> {
 
 /// The number of bytes before the end of the string or the next escape.
 fn plain_length(rest: &[u8]) -> ScanResult<usize> {
-    // Keys are too short for SIMD to pay off.
-    for (at, &byte) in rest.iter().take(SHORT).enumerate() {
-        match byte {
-            b'"' | b'\\' => return Ok(at),
-            0..b' ' => return Err(ScanError::Syntax),
-            _ => {}
-        }
+    let marks = |word| short_text::ends(word) | short_text::controls(word);
+    if let Some(at) = short_text::find(rest, marks) {
+        return if rest[at] < b' ' { Err(ScanError::Syntax) } else { Ok(at) };
     }
     let length = memchr2(b'"', b'\\', rest).ok_or(ScanError::Syntax)?;
     // The compiler vectorises a fold, but not a search.

@@ -103,7 +103,7 @@ impl ProxiedRequest {
 
     async fn attempt(&mut self, endpoint: &Endpoint, now: Time) -> Next {
         if let Some(traceparent) = self.request.record.traceparent() {
-            self.outgoing.set_header(TRACEPARENT, traceparent);
+            self.outgoing.headers.set(TRACEPARENT, traceparent);
         }
         let (response_by, timeout) = self.request.response_deadline(now);
         let watch = ResponseWatch::new(endpoint, &self.request, now, response_by);

@@ -120,7 +120,11 @@ impl ResponseBody {
             Ok(data) => data,
             Err(trailers) => return trailers,
         };
-        let has_tokens = self.counter.read(&data);
+        let is_first = self.request.as_ref().is_some_and(|request| request.record.bytes_out == 0);
+        let has_tokens = match is_first && self.body.is_end_stream() {
+            true => self.counter.read_whole(&data),
+            false => self.counter.read(&data),
+        };
         if let Some(restorer) = &mut self.restorer {
             data = restorer.restore(data, self.body.is_end_stream());
         }

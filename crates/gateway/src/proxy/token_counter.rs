@@ -121,6 +121,17 @@ impl TokenCounter {
         self.tokens > before
     }
 
+    /// The same of a response that is whole. Where it has the key of a usage at the top, as most
+    /// have, what stands before that key is not read.
+    pub(crate) fn read_whole(&mut self, body: &[u8]) -> bool {
+        let key = (self.format == StreamFormat::Whole).then(|| USAGE.find(body)).flatten();
+        match key.and_then(|key| UsageScanner::from_key(body, key)) {
+            Some(scanner) => self.scanner = scanner,
+            None => return self.read(body),
+        }
+        false
+    }
+
     /// Events with tokens so far.
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::uri::PathAndQuery;
-use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
+use http::{Method, Request, Uri, Version};
 use http_body_util::Full;
 
 use crate::backend::Endpoint;
 use crate::body_memory::Reservation;
+use crate::hop_by_hop::ForwardedHeaders;
 use crate::upstream::{Http1Request, WholeBody};
 
 /// The parts of a request that do not depend on the backend. The whole body is at hand, so that it
@@ -16,7 +17,7 @@ use crate::upstream::{Http1Request, WholeBody};
 pub(crate) struct UpstreamRequest {
     pub(crate) method: Method,
     pub(crate) path: PathAndQuery,
-    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) headers: ForwardedHeaders,
     pub(crate) body: Bytes,
     /// The memory of the body, for as long as it may be sent again.
     pub(crate) _reservation: Reservation,
@@ -25,12 +26,6 @@ pub(crate) struct UpstreamRequest {
 // === impl UpstreamRequest ===
 
 impl UpstreamRequest {
-    /// Sets a header, in place of any of the same name.
-    pub(super) fn set_header(&mut self, name: HeaderName, value: HeaderValue) {
-        self.headers.retain(|(other, _)| *other != name);
-        self.headers.push((name, value));
-    }
-
     /// The request for a connection of HTTP/1.1.
     pub(super) fn http1<'a>(&'a self, endpoint: &'a Endpoint) -> Http1Request<'a> {
         let Self { method, path, headers, body, .. } = self;
@@ -44,7 +39,7 @@ impl UpstreamRequest {
         let mut request = Request::new(Full::new(self.body.clone()));
         *request.method_mut() = self.method.clone();
         *request.version_mut() = Version::HTTP_2;
-        for (name, value) in &self.headers {
+        for (name, value) in self.headers.iter() {
             request.headers_mut().append(name, value.clone());
         }
         if let Some(credential) = &endpoint.credential {

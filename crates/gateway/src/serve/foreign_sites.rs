@@ -22,7 +22,7 @@ use super::host_names::is_public;
 use crate::admin_access::{self, Peer, Visitor};
 use crate::config::Config;
 use crate::ingress::headers::{self, is_preflight};
-use crate::ingress::path::{AdminPage, Route, is_read};
+use crate::ingress::path::{AdminPage, Route, is_api, is_read};
 use crate::reply::Fault;
 
 /// `same-origin` if the browser itself sees one origin, and `none` if its user asked for a page. A
@@ -224,9 +224,9 @@ impl Guarded {
 impl Cors {
     /// The answer for the page that sent a request to the API. If no page did, a cache still has to
     /// know that the answer to a page differs.
-    pub(super) fn of(config: &Config, headers: &HeaderMap) -> Option<Self> {
-        let known = &config.server.cors_origins;
-        if known.is_empty() {
+    pub(super) fn of<B>(config: &Config, request: &Request<B>) -> Option<Self> {
+        let (known, headers) = (&config.server.cors_origins, request.headers());
+        if known.is_empty() || !is_api(request.uri().path()) {
             return None;
         }
         let for_all = known.iter().any(|known| known == ANY);

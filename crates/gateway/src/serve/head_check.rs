@@ -19,7 +19,7 @@ pub(super) fn check(request: &Request<Incoming>) -> Result<(), Fault> {
     if request.headers().len() > FIELDS_MAX {
         return Err(Fault::TooManyFields);
     }
-    if !has_one_host(request) || !hosts(request).all(host_names::is_well_formed) {
+    if !names_one_host(request) {
         return Err(Fault::HostCount);
     }
     // A body of a known length has no transfer coding.
@@ -29,21 +29,15 @@ pub(super) fn check(request: &Request<Incoming>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether all servers see the same host: one in HTTP/1.1, at most one in the other versions.
-fn has_one_host(request: &Request<Incoming>) -> bool {
-    // To compare the names of ten headers costs less than to hash one.
-    match request.headers().iter().filter(|(name, _)| **name == HOST).count() {
-        0 => request.version() != Version::HTTP_11,
-        count => count == 1,
-    }
-}
-
-/// The host that the request names, by its header and by its target; of bytes that are no text, one
-/// that is no host.
-fn hosts(request: &Request<Incoming>) -> impl Iterator<Item = &str> {
-    let named = request.headers().iter().filter(|(name, _)| **name == HOST);
-    let named = named.map(|(_, host)| host.to_str().unwrap_or("?"));
-    named.chain(request.uri().authority().map(Authority::as_str))
+/// Whether all servers see the same host: one in HTTP/1.1, at most one in the other versions, also
+/// if its target names one. Bytes that are no text are no host.
+fn names_one_host(request: &Request<Incoming>) -> bool {
+    let mut named = request.headers().get_all(HOST).iter();
+    let (first, is_only) = (named.next(), named.next().is_none());
+    let is_told = first.is_some() || request.version() != Version::HTTP_11;
+    let first = first.map(|host| host.to_str().unwrap_or("?"));
+    let target = request.uri().authority().map(Authority::as_str);
+    is_told && is_only && first.into_iter().chain(target).all(host_names::is_well_formed)
 }
 
 /// Whether the transfer coding is `chunked` alone, or none, as over HTTP/2.

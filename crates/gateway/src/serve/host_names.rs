@@ -37,22 +37,33 @@ const PORT_MAX: usize = 5;
 /// Whether a host is a name or an address, perhaps with a port, that all programs read alike. An
 /// empty one is none, as that of a client which asks for no host.
 pub(super) fn is_well_formed(host: &str) -> bool {
-    let is_name = |letter: u8| letter.is_ascii_alphanumeric() || b"-._".contains(&letter);
     let (name, port) = split(host);
     let is_port = port.len() <= PORT_MAX && port.bytes().all(|digit| digit.is_ascii_digit());
     let address = name.strip_prefix('[').map(|rest| rest.strip_suffix(']').unwrap_or_default());
     is_port
         && match address {
             Some(address) => address.parse::<Ipv6Addr>().is_ok(),
-            None => name.bytes().all(is_name),
+            None => name.bytes().all(|letter| IN_NAME[usize::from(letter)]),
         }
 }
 
+/// By byte, whether a name may have it: a table takes fewer instructions than comparisons.
+const IN_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut letter = 0;
+    while letter < table.len() {
+        let byte = letter as u8;
+        table[letter] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        letter += 1;
+    }
+    table
+};
+
 /// The name or address of a host, and its port.
 fn split(host: &str) -> (&str, &str) {
-    let bytes = host.as_bytes();
-    let behind = bytes.iter().rposition(|&letter| letter == b']').map_or(0, |at| at + 1);
-    match bytes[behind..].iter().position(|&letter| letter == b':') {
+    let address = host.starts_with('[').then(|| host.rfind(']')).flatten();
+    let behind = address.map_or(0, |end| end + 1);
+    match host.as_bytes()[behind..].iter().position(|&letter| letter == b':') {
         Some(at) => (&host[..behind + at], &host[behind + at + 1..]),
         None => (host, ""),
     }

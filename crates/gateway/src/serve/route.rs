@@ -44,7 +44,7 @@ pub(super) async fn answer(
     let (state, peer) = (&worker.state, client.ip);
     let config = state.config.load_full();
     let path = request.uri().path();
-    let (format, is_api) = (format_of(path, &config), path::is_api(path));
+    let format = format_of(path, &config);
     let head_only = request.method() == Method::HEAD;
     let doors = worker.doors;
     let route = head_check::check(&request).and_then(|()| path::classify(request.method(), path));
@@ -53,7 +53,7 @@ pub(super) async fn answer(
         review(&worker, (&config, peer), &mut request).await;
     }
     let route = route.and_then(|route| foreign_sites::check(&config, route, &request, arrival));
-    let cors = is_api.then(|| Cors::of(&config, request.headers())).flatten();
+    let cors = Cors::of(&config, &request);
     let response = match route {
         Ok(Route::Proxied { api, kind }) if doors.api => {
             proxy(worker, config, request, (api, kind), peer).await
@@ -64,8 +64,8 @@ pub(super) async fn answer(
         Ok(Route::Version) if doors.api => Content::whole(admin::version()),
         Ok(Route::Root) if doors.api => Content::whole(root(request.method())),
         Ok(Route::Options) => {
-            let options = error::options(!is_api);
             let (parts, body) = request.into_parts();
+            let options = error::options(!path::is_api(parts.uri.path()));
             request_body::pass_over(&parts.headers, body).await;
             Content::whole(options)
         }

@@ -28,6 +28,10 @@ pub(crate) fn check(path: &str) -> Result<(), Fault> {
 
 /// Whether a path is in its one form at first sight, as most are.
 fn is_plain(path: &str) -> bool {
+    known().any(|known| known == path) || has_plain_letters(path)
+}
+
+fn has_plain_letters(path: &str) -> bool {
     let mut before = 0;
     let mut plain = |letter: u8| {
         let is_slash = letter == b'/' && before != b'/';

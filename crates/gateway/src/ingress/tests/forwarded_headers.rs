@@ -8,8 +8,8 @@ use super::*;
 fn forwarded(given: &[(&str, &[u8])]) -> HeaderMap {
     let parts = parts(Method::POST, CHAT, given);
     let mut forwarded = HeaderMap::new();
-    for (name, value) in to_upstream(parts.headers, &HeaderValue::from_static("the-id")) {
-        forwarded.append(name, value);
+    for (name, value) in to_upstream(parts.headers, &HeaderValue::from_static("the-id")).iter() {
+        forwarded.append(name, value.clone());
     }
     forwarded
 }

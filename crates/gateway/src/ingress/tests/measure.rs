@@ -59,7 +59,7 @@ fn reading_a_chat_of_a_kilobyte_is_measured() {
     let id = HeaderValue::from_static("id");
     let began = tokio::time::Instant::now();
     for copy in copies {
-        assert_eq!(headers::to_upstream(copy, &id).len(), 5);
+        assert_eq!(headers::to_upstream(copy, &id).iter().count(), 5);
     }
     let forwarded = began.elapsed() / rounds as u32;
     eprintln!("reading {} bytes took {each:?}, its headers {forwarded:?}", body.len());

@@ -33,8 +33,11 @@ fn counts(used: TokenUsage) -> [Option<u64>; 3] {
     [used.prompt, used.cached, used.output]
 }
 
-/// Checks the counts of a text, in pieces of each size.
+/// Checks the counts of a text, whole and in pieces of each size.
 fn check(format: StreamFormat, text: &str, want: [Option<u64>; 3]) {
+    let mut counter = TokenCounter::new(format);
+    counter.read_whole(text.as_bytes());
+    assert_eq!(counts(counter.usage()), want, "{text} as a whole");
     for size in 1..=text.len() {
         let mut counter = read(format, &text.as_bytes().chunks(size).collect::<Vec<_>>());
         assert_eq!(counts(counter.usage()), want, "{text} in chunks of {size}");
@@ -182,6 +185,15 @@ fn x05_a_look_alike_is_no_usage_wherever_it_stands() {
     }
 }
 
+/// The end of a longer key is no key.
+#[test]
+fn x05_a_key_that_ends_like_usage_is_another_one() {
+    let usage = "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":3}";
+    let other = "\"x\\\"usage\":{\"completion_tokens\":8}";
+    check(StreamFormat::Whole, &format!("{{{other},{usage}}}"), [Some(5), None, Some(3)]);
+    check(StreamFormat::Whole, &format!("{{{other}}}"), [None; 3]);
+}
+
 /// Anthropic's API reports a prompt without its cached part, and the sum of the output at the end.
 #[test]
 fn x05_usage_of_anthropics_messages_is_read_from_its_two_events() {
@@ -279,7 +291,9 @@ fn x03_fuzz_streams() {
         b"\"delta\":{},",
         b"\"completion_tokens\":9,",
     ];
-    let seeds = [CHAT.as_bytes(), lines, FORGED.as_bytes()];
+    let echoed = b"{\"a\":[{\"usage\":{\"completion_tokens\":9}},{\"b\":1}],\"x\\\"usage\":{\
+        \"completion_tokens\":8},\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":3}}";
+    let seeds = [CHAT.as_bytes(), lines, FORGED.as_bytes(), echoed];
     crate::fuzz::fuzz("streams", &seeds, &words, |input, dice| {
         let mut outcome = String::new();
         for format in [StreamFormat::Events, StreamFormat::Lines, StreamFormat::Whole] {
@@ -292,6 +306,12 @@ fn x03_fuzz_streams() {
             if sound || input.len() <= HELD_MAX {
                 let input = String::from_utf8_lossy(input);
                 assert_eq!(counts(one), counts(other), "{format:?}: {input:?}");
+                // No engine has keys of both APIs, of which one is not read here.
+                if sound && !input.contains("eval_count") {
+                    let mut at_once = TokenCounter::new(format);
+                    at_once.read_whole(input.as_bytes());
+                    assert_eq!(counts(at_once.usage()), counts(one), "{format:?}: {input:?}");
+                }
             }
             outcome += &format!("{}{}{sound}", whole.tokens().min(4), one.output.is_some());
         }

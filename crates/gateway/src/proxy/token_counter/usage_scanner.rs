@@ -9,13 +9,13 @@
 use memchr::memchr2;
 
 use super::reported::{Count, Reported};
+use crate::short_text;
 
 /// The longest key that matters.
 const KEY_MAX: usize = 27;
 /// Bytes of a value without meaning that are searched at a time.
 const BLOCK: usize = 32;
-/// Texts up to this length, and so much before the next text, are read byte by byte.
-const SHORT: usize = 16;
+/// So much before the next text is read byte by byte.
 const DENSE: usize = 4;
 
 /// The scanner and its position.
@@ -112,7 +112,6 @@ impl UsageScanner {
     pub(super) fn read(&mut self, mut bytes: &[u8]) {
         while let Some(&first) = bytes.first() {
             let read = match self.text {
-                Text::Outside if first == b'"' => self.read_whole_text(bytes),
                 Text::Inside => self.read_text(bytes),
                 Text::Escaped => {
                     self.text = Text::Inside;
@@ -120,6 +119,7 @@ impl UsageScanner {
                     1
                 }
                 Text::Outside if self.skipped > 0 => self.skip(bytes),
+                Text::Outside if first == b'"' => self.read_whole_text(bytes),
                 Text::Outside if matches!(self.field, Field::Count(_)) || is_structure(first) => {
                     self.read_structure(first);
                     1
@@ -130,6 +130,22 @@ impl UsageScanner {
             };
             bytes = &bytes[read..];
         }
+    }
+
+    /// The same of a piece of JSON that is whole, and of which `usage` is the place of a key. `None`
+    /// unless this key stands at the top and tells the output; then what stands before it is not
+    /// read. JSON is balanced, so a key at the top is one behind which the last brace alone closes
+    /// what is open.
+    pub(super) fn from_key(json: &[u8], usage: usize) -> Option<Self> {
+        let (before, rest) = json.split_at(usage);
+        if before.ends_with(b"\\") {
+            return None;
+        }
+        let mut scanner = Self { level: Level::Top, ..Self::new(false) };
+        scanner.read(rest.trim_ascii_end().strip_suffix(b"}")?);
+        let is_at_top = scanner.level == Level::Top && scanner.skipped == 0;
+        let tells = scanner.text == Text::Outside && scanner.reported.output().is_some();
+        (is_at_top && tells).then_some(scanner)
     }
 
     pub(super) fn reported(&self) -> &Reported {
@@ -143,31 +159,22 @@ impl UsageScanner {
     /// Reads a text that ends in these bytes without a copy of it, or begins to read another one.
     /// Returns the number of bytes read.
     fn read_whole_text(&mut self, bytes: &[u8]) -> usize {
+        self.end_number(b'"');
+        self.word.clear();
         let text = &bytes[1..];
-        let end = text_end(text);
-        let (is_name, ends) = match text[end..] {
-            [b'"', b':', ..] => (true, true),
-            [b'"', b',' | b'}' | b']', ..] => (false, true),
-            _ => (false, false),
-        };
-        if self.skipped == 0 {
-            self.end_number(b'"');
-            self.word.clear();
-        }
-        if !ends {
+        let Some((length, is_name)) = whole_text(text) else {
             self.begin_text();
             return 1;
-        }
-        let counts = self.skipped > 0 || self.field == Field::Container;
-        if !is_name {
-            self.text_bytes += if counts { end as u64 } else { 0 };
-            return end + 2;
-        }
-        if self.skipped == 0 {
+        };
+        if is_name {
             let is_key = self.field == Field::None;
-            self.field = if is_key { self.field_of(&text[..end]) } else { Field::None };
+            self.field = if is_key { self.field_of(&text[..length]) } else { Field::None };
+            return length + 3;
         }
-        end + 3
+        if self.field == Field::Container {
+            self.text_bytes += length as u64;
+        }
+        length + 2
     }
 
     /// Reads a text up to its end or to an escape. Returns the number of bytes read.
@@ -194,16 +201,30 @@ impl UsageScanner {
         end + 1
     }
 
-    /// Passes over a value without meaning. Returns the number of bytes read.
+    /// Passes over a value without meaning, as far as it goes. Returns the number of bytes read.
     fn skip(&mut self, bytes: &[u8]) -> usize {
-        let at = text_or_bracket(bytes);
-        match bytes.get(at) {
-            Some(b'{' | b'[') => self.skipped += 1,
-            Some(b'}' | b']') => self.skipped -= 1,
-            // A text, or nothing.
-            _ => return at,
+        let mut at = 0;
+        while self.skipped > 0 {
+            at += text_or_bracket(&bytes[at..]);
+            let Some(&byte) = bytes.get(at) else { break };
+            at += 1;
+            match byte {
+                b'{' | b'[' => self.skipped += 1,
+                b'}' | b']' => self.skipped -= 1,
+                _ => match whole_text(&bytes[at..]) {
+                    Some((length, true)) => at += length + 2,
+                    Some((length, false)) => {
+                        self.text_bytes += length as u64;
+                        at += length + 1;
+                    }
+                    None => {
+                        self.begin_text();
+                        break;
+                    }
+                },
+            }
         }
-        at + 1
+        at
     }
 
     fn begin_text(&mut self) {
@@ -331,26 +352,20 @@ impl Word {
     }
 }
 
-/// Where a text ends or has an escape; the length of the bytes if it does neither in them.
-fn text_end(bytes: &[u8]) -> usize {
-    // Keys are too short for SIMD to pay off.
-    let words = bytes.chunks_exact(8).take(SHORT / 8);
-    for (at, word) in words.enumerate() {
-        let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-        let found = zero_bytes(word ^ QUOTES) | zero_bytes(word ^ ESCAPES);
-        if found != 0 {
-            return 8 * at + found.trailing_zeros() as usize / 8;
-        }
+/// The length of a text that ends in these bytes, and whether it is a name.
+fn whole_text(text: &[u8]) -> Option<(usize, bool)> {
+    let end = text_end(text);
+    match text[end..] {
+        [b'"', b':', ..] => Some((end, true)),
+        [b'"', b',' | b'}' | b']', ..] => Some((end, false)),
+        _ => None,
     }
-    memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len())
 }
 
-const QUOTES: u64 = u64::from_ne_bytes([b'"'; 8]);
-const ESCAPES: u64 = u64::from_ne_bytes([b'\\'; 8]);
-
-/// The highest bit of the lowest byte that is zero, and perhaps of others above it.
-const fn zero_bytes(word: u64) -> u64 {
-    word.wrapping_sub(u64::from_ne_bytes([1; 8])) & !word & u64::from_ne_bytes([0x80; 8])
+/// Where a text ends or has an escape; the length of the bytes if it does neither in them.
+fn text_end(bytes: &[u8]) -> usize {
+    let near = short_text::find(bytes, short_text::ends);
+    near.or_else(|| memchr2(b'"', b'\\', bytes)).unwrap_or(bytes.len())
 }
 
 /// Whether a byte outside of texts means more than a part of a number or a word.

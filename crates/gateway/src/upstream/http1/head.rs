@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use httparse::{ParserConfig, Status};
 
 use super::{ExchangeError, Framing, HEAD_MAX, HEAD_TOO_LARGE};
+use crate::hop_by_hop::ForwardedHeaders;
 
 /// The most headers that a backend may send.
 const HEADERS_MAX: usize = 128;
@@ -28,7 +29,7 @@ pub(crate) struct Http1Request<'a> {
     /// The backend's own `Authorization`, in place of the client's.
     pub(crate) credential: Option<&'a HeaderValue>,
     /// Without the headers of the connection, the host and the length.
-    pub(crate) headers: &'a [(HeaderName, HeaderValue)],
+    pub(crate) headers: &'a ForwardedHeaders,
     pub(crate) body: &'a Bytes,
 }
 
@@ -65,7 +66,7 @@ struct Says {
 impl Http1Request<'_> {
     /// Writes the head. Its parts were checked when they were made: none has a line break.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        out.reserve(256 + 64 * self.headers.len() + self.body.len());
+        out.reserve(256 + 64 * self.headers.most() + self.body.len());
         out.extend_from_slice(self.method.as_str().as_bytes());
         out.push(b' ');
         out.extend_from_slice(self.base.as_bytes());
@@ -75,7 +76,7 @@ impl Http1Request<'_> {
         if let Some(credential) = self.credential {
             header(out, &AUTHORIZATION, credential.as_bytes());
         }
-        for (name, value) in self.headers {
+        for (name, value) in self.headers.iter() {
             if self.credential.is_none() || *name != AUTHORIZATION {
                 header(out, name, value.as_bytes());
             }

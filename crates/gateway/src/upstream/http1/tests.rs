@@ -8,18 +8,19 @@ mod oracle;
 
 use bytes::{Bytes, BytesMut};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderValue, Method, Response};
 
 use super::framing::{Framing, Step};
 use super::head::{self, Http1Request};
 use super::{ExchangeError, Http1};
+use crate::hop_by_hop::ForwardedHeaders;
 
 /// A request of which only the method and the body matter.
 struct Errand {
     method: Method,
     path: PathAndQuery,
     host: HeaderValue,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    headers: ForwardedHeaders,
     body: Bytes,
 }
 
@@ -42,7 +43,7 @@ impl Errand {
             method,
             path: PathAndQuery::from_static("/v1/x?y=1"),
             host: HeaderValue::from_static("host:1"),
-            headers: Vec::new(),
+            headers: ForwardedHeaders::new(HeaderMap::new(), |_| false),
             body: Bytes::copy_from_slice(body),
         }
     }

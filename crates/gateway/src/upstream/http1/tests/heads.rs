@@ -18,8 +18,11 @@ fn with(headers: &str) -> String {
 #[test]
 fn a_request_is_sent_as_it_is_with_the_backends_host_and_one_length() {
     let mut errand = Errand::new(Method::POST, b"four");
-    let header = |value| (HeaderName::from_static("x-a"), HeaderValue::from_static(value));
-    errand.headers = vec![header("1"), header("2")];
+    let mut headers = HeaderMap::new();
+    for value in ["1", "2"] {
+        headers.append("x-a", HeaderValue::from_static(value));
+    }
+    errand.headers = ForwardedHeaders::new(headers, |_| false);
     let mut out = Vec::new();
     errand.wanted().write(&mut out);
     let want = "POST /base/v1/x?y=1 HTTP/1.1\r\nhost: host:1\r\nx-a: 1\r\nx-a: 2\r\n\
