@@ -25,22 +25,24 @@ unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
         // SAFETY: `layout` is valid.
-        let block = match align <= NATURAL {
-            true => unsafe { mimalloc::mi_malloc(size) },
-            false => unsafe { mimalloc::mi_malloc_aligned(size, align) },
-        };
-        block.cast()
+        unsafe {
+            match align <= NATURAL {
+                true => mimalloc::mi_malloc(size).cast(),
+                false => mimalloc::mi_malloc_aligned(size, align).cast(),
+            }
+        }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
         // SAFETY: `layout` is valid.
-        let block = match align <= NATURAL {
-            true => unsafe { mimalloc::mi_zalloc(size) },
-            false => unsafe { mimalloc::mi_zalloc_aligned(size, align) },
-        };
-        block.cast()
+        unsafe {
+            match align <= NATURAL {
+                true => mimalloc::mi_zalloc(size).cast(),
+                false => mimalloc::mi_zalloc_aligned(size, align).cast(),
+            }
+        }
     }
 
     #[inline]

@@ -306,12 +306,12 @@ fn x03_fuzz_streams() {
             if sound || input.len() <= HELD_MAX {
                 let input = String::from_utf8_lossy(input);
                 assert_eq!(counts(one), counts(other), "{format:?}: {input:?}");
-                // No engine has keys of both APIs, of which one is not read here.
-                if sound && !input.contains("eval_count") {
-                    let mut at_once = TokenCounter::new(format);
-                    at_once.read_whole(input.as_bytes());
-                    assert_eq!(counts(at_once.usage()), counts(one), "{format:?}: {input:?}");
-                }
+            }
+            // No engine has keys of both APIs, of which one is not read here.
+            if sound && memchr::memmem::find(input, b"eval_count").is_none() {
+                let mut at_once = TokenCounter::new(format);
+                at_once.read_whole(input);
+                assert_eq!(counts(at_once.usage()), counts(one), "{format:?}: {input:?}");
             }
             outcome += &format!("{}{}{sound}", whole.tokens().min(4), one.output.is_some());
         }
