@@ -69,7 +69,7 @@ fn the_origin_keeps_to_the_lengths_it_declares() {
         // A wrong length would leave bytes behind that spoil the next answer.
         for _ in 0..2 {
             let json = client.text(&Request::chat(false, "")).await.unwrap();
-            assert_eq!(json.len(), 216);
+            assert_eq!(json.len(), 260);
             serde_json::from_str::<serde_json::Value>(&json).unwrap();
             let stream = client.text(&Request::chat(true, "")).await.unwrap();
             assert_eq!(stream.matches("data: {").count(), EVENTS);
