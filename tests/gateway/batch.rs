@@ -13,7 +13,8 @@ const MIB: usize = 1 << 20;
 /// A gateway with these sections and a folder for batches.
 fn gateway(sections: &str) -> Gateway {
     // The path is relative to the folder of the configuration file.
-    Gateway::launch(&format!("{sections}[batch]\nfolder = \"batches\"\n"))
+    let alone = "[discovery]\nenabled = false\n[batch]\nfolder = \"batches\"\n";
+    Gateway::launch(&format!("{sections}{alone}"))
 }
 
 /// The head of an upload of a file of this length; in chunks if there is no length.

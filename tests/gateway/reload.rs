@@ -40,6 +40,7 @@ fn x06_a_problem_is_logged_once_and_each_signal_is_logged() {
     let gateway = Gateway::before(ONE, &backend);
     let said = |what: &str, times: usize| gateway.process.await_log(what, times);
     let file = gateway.folder().join("tidegate.toml");
+    said("configuration: ", 1);
     for round in 1..=2 {
         std::fs::remove_file(&file).unwrap();
         said("was not reloaded", 2 * round - 1);

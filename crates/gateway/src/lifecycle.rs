@@ -144,7 +144,11 @@ pub(crate) fn load(source: &Source) -> Result<Config, StartError> {
         Err(_) => config::log_settings(source),
     };
     observe::log::init(&log, source.log_level.as_deref());
-    Ok(loaded?)
+    let config = loaded?;
+    if let Some(file) = &source.file {
+        tracing::info!("configuration: {}", file.display());
+    }
+    Ok(config)
 }
 
 /// Prepares the process: log, file limit, notices of the configuration.

@@ -8,6 +8,8 @@ pub(super) const CLOSED: &str = "gate_closed";
 pub(super) const UNREADABLE: &str = "gate_unreadable";
 /// The rule about gates that allow no more for now.
 const USED_UP: &str = "budget_used_up";
+/// How the state of a gate begins that starts batch requests slowly.
+const HOLDING_BACK: &str = "holding back";
 /// The rule about a queue whose own data cannot be used.
 const UNUSABLE: &str = "batch_queue_unusable";
 /// The rule about a queue whose messages that wait for a retry have no set of their own.
@@ -172,17 +174,32 @@ fn closed(gate: &GateCondition, pending: u64, level: Level) -> StatusFinding {
     ))
 }
 
-/// How the baseline of a gate is changed. A gate that the gateway made has no entry yet.
+/// How the baseline of a gate is lowered.
 fn lower_baseline(gate: &GateCondition) -> String {
-    let GateCondition { name, kind, .. } = gate;
     match gate.implied {
-        true => format!(
-            "no file has this gate, so add [[dispatch.gates]] with name = \"{name}\", \
-             kind = \"{kind}\" and a baseline below {}",
-            gate.threshold
-        ),
-        false => format!("lower the baseline of {name} in [[dispatch.gates]]"),
+        true => added(gate, &format!("a baseline below {}", gate.threshold)),
+        false => format!("lower the baseline of {} in [[dispatch.gates]]", gate.name),
     }
+}
+
+/// A gate that the gateway made has no entry yet.
+fn added(gate: &GateCondition, setting: &str) -> String {
+    let GateCondition { name, kind, .. } = gate;
+    format!("add [[dispatch.gates]] with name = \"{name}\", kind = \"{kind}\" and {setting}")
+}
+
+/// Interactive requests are there, or were a short time ago, so that batch requests start one after
+/// the other.
+fn held_back(gate: &GateCondition) -> String {
+    let change = match gate.implied {
+        true => added(gate, "rest = 0"),
+        false => format!("set rest = 0 for {} in [[dispatch.gates]]", gate.name),
+    };
+    format!(
+        "For a minute after each interactive request, batch requests start one after the other, so \
+         that they delay the first tokens of others little. To give batch work more, {change}, and \
+         restart."
+    )
 }
 
 fn used_up(gate: &GateCondition, pending: u64) -> StatusFinding {
@@ -194,6 +211,7 @@ fn used_up(gate: &GateCondition, pending: u64) -> StatusFinding {
              budget of {name}: it grows while the target answers, and is halved when the target \
              refuses. `min` and `max` of the gate limit it."
         ),
+        _ if state.starts_with(HOLDING_BACK) => held_back(gate),
         _ => format!(
             "This is the usual state of a busy dispatcher, and the baseline of {name} leaves \
              {:.0} % to other work. To give batch work more, {}, and restart. If the backends are \

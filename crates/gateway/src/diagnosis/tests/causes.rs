@@ -141,6 +141,20 @@ fn closed() -> GateCondition {
     GateCondition { value: Some(0.1), threshold: 0.2, state, ..GateCondition::default() }
 }
 
+/// The baseline is not what holds batch work back beside interactive requests.
+#[test]
+fn m03_batch_work_that_is_held_back_is_told_how_it_starts_faster() {
+    let state = "holding back: next start in 0.63 s".to_owned();
+    let held = GateCondition { spent: true, state, ..closed() };
+    let implied = GateCondition { implied: true, ..held.clone() };
+    for (gate, change) in [(held, "set rest = 0 for"), (implied, "add [[dispatch.gates]] with")] {
+        let note = only(&behind_gate(gate));
+        assert_eq!(note.id, "budget_used_up");
+        let is_meant = note.advice.contains(change) && note.advice.contains("rest = 0");
+        assert!(is_meant && !note.advice.contains("baseline"), "{}", note.advice);
+    }
+}
+
 #[test]
 fn m03_a_constant_gate_that_never_opens_is_told_so() {
     let constant = GateCondition { kind: "constant", ..closed() };

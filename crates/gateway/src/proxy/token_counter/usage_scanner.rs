@@ -132,10 +132,8 @@ impl UsageScanner {
         }
     }
 
-    /// The same of a piece of JSON that is whole, and of which `usage` is the place of a key. `None`
-    /// unless this key stands at the top and tells the output; then what stands before it is not
-    /// read. JSON is balanced, so a key at the top is one behind which the last brace alone closes
-    /// what is open.
+    /// Reads JSON that is whole from a key at `usage` on. `None` unless that key stands at the top,
+    /// where the last brace alone closes what is open behind it, and tells the output.
     pub(super) fn from_key(json: &[u8], usage: usize) -> Option<Self> {
         let (before, rest) = json.split_at(usage);
         if before.ends_with(b"\\") {
