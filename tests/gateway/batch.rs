@@ -13,7 +13,7 @@ const MIB: usize = 1 << 20;
 /// A gateway with these sections and a folder for batches.
 fn gateway(sections: &str) -> Gateway {
     // The path is relative to the folder of the configuration file.
-    let alone = "[discovery]\nenabled = false\n[batch]\nfolder = \"batches\"\n";
+    let alone = "[discovery]\nendpoints_file = \"none.yaml\"\n[batch]\nfolder = \"batches\"\n";
     Gateway::launch(&format!("{sections}{alone}"))
 }
 
