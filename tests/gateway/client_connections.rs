@@ -22,6 +22,26 @@ fn q09_a_pipelining_client_that_leaves_is_noticed() {
 }
 
 #[test]
+fn q09_a_client_that_sends_more_while_it_waits_and_leaves_is_noticed() {
+    let backend = Backend::held();
+    let (gateway, running) = Gateway::occupied(
+        &format!("[queue]\nqueue_ttl = \"10m\"\n{ONE}"),
+        &backend,
+        &chat("m").tag("running"),
+    );
+    let mut eager = Call::open(gateway.address(), &chat("m").bytes_kept());
+    gateway.await_depth(1);
+    eager.send(&chat("m").bytes_kept()).unwrap();
+    // The second request is read by then, or comes with the end.
+    gateway.await_depth(1);
+    drop(eager);
+    gateway.await_depth(0);
+    backend.open();
+    assert_eq!(running.finish().status, 200);
+    gateway.await_idle();
+}
+
+#[test]
 fn n05_a_backend_that_closes_idle_connections_is_not_at_fault() {
     let backend = Backend::start(|_| {
         ScriptedResponse::ok().then(crate::support::scripted_response::Step::Close)

@@ -68,6 +68,8 @@ impl ForwardedHeaders {
     /// Sets a header, in place of any of the same name.
     pub(crate) fn set(&mut self, name: HeaderName, value: HeaderValue) {
         self.set.retain(|(other, _)| *other != name);
+        // There are one or two.
+        self.set.reserve_exact(1);
         self.set.push((name, value));
     }
 

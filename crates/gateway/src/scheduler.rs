@@ -53,8 +53,9 @@ pub(crate) struct Target {
     pub(crate) adapter: Option<u32>,
 }
 
-/// The backend of an ask, and how it was chosen.
-#[derive(Clone, Copy, Debug)]
+/// The backend of an ask, and how it was chosen. It is large: a request that waits has room for a
+/// box.
+#[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) backend: BackendId,
     /// The reason for the choice, where there was one.
@@ -66,7 +67,7 @@ pub(crate) struct Grant {
     pub(crate) at: Time,
 }
 
-type Outcome = Result<Grant, Refused>;
+type Outcome = Result<Box<Grant>, Refused>;
 
 /// A waiting request and its outcome.
 type Delivery = (oneshot::Sender<Outcome>, Outcome);
@@ -211,10 +212,15 @@ impl Inner {
         deliveries
     }
 
-    fn grant(&mut self, (ticket, backend): (Ticket, BackendId), waited: Span, at: Time) -> Grant {
+    fn grant(
+        &mut self,
+        (ticket, backend): (Ticket, BackendId),
+        waited: Span,
+        at: Time,
+    ) -> Box<Grant> {
         let choice = self.controller.choice(ticket);
         let urgency = self.controller.urgency(ticket, at);
-        Grant { backend, choice, urgency, waited, at }
+        Box::new(Grant { backend, choice, urgency, waited, at })
     }
 
     fn outcome(&mut self, event: Event, now: Time) -> (Ticket, Outcome) {

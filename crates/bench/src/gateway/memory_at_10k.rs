@@ -1,4 +1,4 @@
-//! What waiting clients cost in memory: ten thousand of them, and none.
+//! What clients cost in memory: none, ten thousand connections, and the same while each waits.
 
 use std::time::Duration;
 
@@ -18,15 +18,22 @@ const CLIENTS: usize = 10_000;
 const NEVER: Duration = Duration::from_secs(3600);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
-const WAITING_MEGABYTES_MAX: f64 = 250.0;
+const WAITING_MEGABYTES_MAX: f64 = 150.0;
+/// A client that waits, beyond its connection.
+const WAIT_KILOBYTES_MAX: f64 = 6.0;
 const IDLE_MEGABYTES_MAX: f64 = 20.0;
 /// What waits is not to grow by itself; a page here and there is no drift.
 const DRIFT_MEGABYTES_MAX: f64 = 1.0;
 const OURS: &str = "gateway";
+const OURS_KEPT: &str = "gateway, kept";
+const FLOOR: &str = "floor";
+const FLOOR_KEPT: &str = "floor, kept";
 
 /// Megabytes in use at one time or another.
 struct Memory {
     idle: f64,
+    /// With connections on which nothing is asked.
+    connected: f64,
     waiting: f64,
     later: f64,
     after: f64,
@@ -34,46 +41,72 @@ struct Memory {
     waited: Option<f64>,
 }
 
-/// Memory with ten thousand waiting clients, and with none.
+/// Memory with ten thousand clients, and with none: clients that ask on new connections, and such
+/// that have had a response before.
 pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let hold = bench.seconds(5.0);
-    let heads = ["idle MB", "waiting MB", "later MB", "gone MB", "KB each"];
-    let columns: Vec<_> = heads.map(|head| (head, 1)).into_iter().chain([("waiting", 0)]).collect();
+    let megabytes = ["idle MB", "connected MB", "waiting MB", "later MB", "gone MB"];
+    let kilobytes = ["KB connected", "KB waiting", "KB each"];
+    let heads = megabytes.into_iter().chain(kilobytes).map(|head| (head, 1));
+    let columns: Vec<_> = heads.chain([("waiting", 0)]).collect();
     let mut table = Table::new(format!("Memory: {CLIENTS} waiting clients"), &columns);
-    for peer in [Proxy::ours(OURS, patient()), Proxy::Floor { limit: Some(1) }] {
-        let origin = Origin::start(Behaviour { delay: Some(NEVER), ..Behaviour::default() })?;
+    for (name, kept) in [(OURS, 0), (OURS_KEPT, CLIENTS), (FLOOR, 0), (FLOOR_KEPT, CLIENTS)] {
+        let is_ours = [OURS, OURS_KEPT].contains(&name);
+        let peer = match is_ours {
+            true => Proxy::ours(name, patient()),
+            false => Proxy::Floor { limit: Some(1) },
+        };
+        let behaviour = Behaviour { delay: Some(NEVER), at_once: kept, ..Behaviour::default() };
+        let origin = Origin::start(behaviour)?;
         let proxy = bench.fixture.start(&peer, origin.address).await?;
-        let reports_depth = proxy.name == OURS;
-        let memory = fill(&proxy, &origin, hold, reports_depth).await?;
-        let Memory { idle, waiting, later, after, .. } = memory;
-        let each = (waiting - idle) * 1024.0 / CLIENTS as f64;
-        let megabytes = [idle, waiting, later, after, each].map(Some);
-        let figures: Vec<_> = megabytes.into_iter().chain([memory.waited]).collect();
-        table.push(proxy.name, figures);
-        if reports_depth {
-            table.target("10 000 waiting clients, MB", WAITING_MEGABYTES_MAX, waiting);
-            table.target("drift while they wait, MB", DRIFT_MEGABYTES_MAX, later - waiting);
-            table.target("idle, MB", IDLE_MEGABYTES_MAX, idle);
+        let memory = fill(&proxy, &origin, hold, (kept, is_ours)).await?;
+        let Memory { idle, connected, waiting, later, after, .. } = memory;
+        let each = |more: f64| more * 1024.0 / CLIENTS as f64;
+        let (connection, wait) = (each(connected - idle), each(waiting - connected));
+        let figures = [idle, connected, waiting, later, after, connection, wait, connection + wait];
+        let figures: Vec<_> = figures.map(Some).into_iter().chain([memory.waited]).collect();
+        table.push(name, figures);
+        match name {
+            OURS => {
+                table.target("10 000 waiting clients, MB", WAITING_MEGABYTES_MAX, waiting);
+                table.target("drift while they wait, MB", DRIFT_MEGABYTES_MAX, later - waiting);
+                table.target("idle, MB", IDLE_MEGABYTES_MAX, idle);
+            }
+            OURS_KEPT => {
+                table.target("a wait, beyond the connection, KB", WAIT_KILOBYTES_MAX, wait)
+            }
+            _ => {}
         }
     }
     Ok(table)
 }
 
-/// Clients that have each sent a request.
-async fn send_all(proxy: &Process) -> Result<Vec<Client>> {
-    let request = Request::chat(false, "");
+/// Clients of which the first `kept` have had a response.
+async fn connect_all(proxy: &Process, request: &Request, kept: usize) -> Result<Vec<Client>> {
     let mut clients = Vec::with_capacity(CLIENTS);
-    for _ in 0..CLIENTS {
+    for at in 0..CLIENTS {
         let mut client = Client::connect(proxy.address).await?;
-        client.send(&request).await?;
+        if at < kept {
+            client.ask_well(request).await?;
+        }
         clients.push(client);
     }
     Ok(clients)
 }
 
-async fn fill(proxy: &Process, origin: &Origin, hold: Duration, told: bool) -> Result<Memory> {
+async fn fill(
+    proxy: &Process,
+    origin: &Origin,
+    hold: Duration,
+    (kept, told): (usize, bool),
+) -> Result<Memory> {
+    let request = Request::chat(false, "");
     let idle = proxy.resident_megabytes()?;
-    let clients = send_all(proxy).await?;
+    let mut clients = connect_all(proxy, &request, kept).await?;
+    let connected = settled(proxy).await?;
+    for client in &mut clients {
+        client.send(&request).await?;
+    }
     let waited = if told { Some(await_depth(proxy.address, CLIENTS - 1).await?) } else { None };
     let waiting = settled(proxy).await?;
     tokio::time::sleep(hold).await;
@@ -87,7 +120,7 @@ async fn fill(proxy: &Process, origin: &Origin, hold: Duration, told: bool) -> R
         await_depth(proxy.address, 0).await?;
     }
     let after = settled(proxy).await?;
-    Ok(Memory { idle, waiting, later, after, waited })
+    Ok(Memory { idle, connected, waiting, later, after, waited })
 }
 
 /// The memory in use once it has stopped changing.

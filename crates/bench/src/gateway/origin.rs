@@ -29,6 +29,8 @@ const BACKLOG: u32 = 4096;
 pub(crate) struct Behaviour {
     /// How long it takes before it answers.
     pub(crate) delay: Option<Duration>,
+    /// How many requests it answers at once before that.
+    pub(crate) at_once: usize,
     /// How long it takes from one event of a stream to the next.
     pub(crate) pace: Option<Duration>,
     /// Every so many requests are refused with 503, as a full engine does.
@@ -120,11 +122,14 @@ async fn converse(mut stream: TcpStream, manner: Behaviour, counts: Arc<Counts>)
         inbox.whole(head, &mut stream).await?;
         let streamed = body(inbox.bytes(), head).starts_with(STREAMED);
         inbox.forget();
-        if manner.full_every.is_some_and(|every| counts.arrived().is_multiple_of(every)) {
+        let nth = counted.as_ref().map_or(0, |held| held.nth);
+        if nth > 0 && manner.full_every.is_some_and(|every| nth.is_multiple_of(every)) {
             stream.write_all(FULL).await?;
             continue;
         }
-        if let (Some(delay), Some(_)) = (manner.delay, &counted) {
+        if nth > manner.at_once
+            && let Some(delay) = manner.delay
+        {
             tokio::time::sleep(delay).await;
         }
         if streamed {
@@ -170,7 +175,11 @@ async fn stream_events(
 }
 
 /// A request that the origin holds; not any more when this is dropped.
-struct Held<'a>(&'a Counts);
+struct Held<'a> {
+    counts: &'a Counts,
+    /// How many requests had come with it.
+    nth: usize,
+}
 
 // === impl Held ===
 
@@ -182,29 +191,24 @@ impl<'a> Held<'a> {
         if let Some(last) = freed.last.take() {
             freed.gaps.push(last.elapsed().as_secs_f64() * 1e6);
         }
-        Self(counts)
+        Self { counts, nth: 1 + counts.arrived.fetch_add(1, Ordering::Relaxed) }
     }
 
     fn answered(self) {
-        self.0.answered.fetch_add(1, Ordering::Relaxed);
-        self.0.freed().last = Some(Instant::now());
+        self.counts.answered.fetch_add(1, Ordering::Relaxed);
+        self.counts.freed().last = Some(Instant::now());
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.counts.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 // === impl Counts ===
 
 impl Counts {
-    /// Counts one request more; the number so far.
-    fn arrived(&self) -> usize {
-        1 + self.arrived.fetch_add(1, Ordering::Relaxed)
-    }
-
     fn freed(&self) -> std::sync::MutexGuard<'_, Freed> {
         self.freed.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -90,7 +90,8 @@ impl ProxiedRequest {
                     return Err(self.request.refuse(refused));
                 }
             };
-            match self.attempt(&admitted.endpoint, admitted.grant.at).await {
+            // In a box: a request that waits has none yet.
+            match Box::pin(self.attempt(&admitted.endpoint, admitted.grant.at)).await {
                 Next::Respond(response) => return Ok(self.respond(*response, &admitted)),
                 Next::Requeue(position, pause) => {
                     self.failed_last = Some(Arc::clone(&admitted.endpoint));
@@ -209,7 +210,7 @@ impl ProxiedRequest {
 
     /// The same for this long at most.
     async fn admitted_within(&mut self, limit: Duration) -> Option<Result<Admitted, Refused>> {
-        tokio::time::timeout(limit, Box::pin(self.request.admitted())).await.ok()
+        Box::pin(tokio::time::timeout(limit, self.request.admitted())).await.ok()
     }
 
     /// Names the last failure to a client that waited in vain after it.

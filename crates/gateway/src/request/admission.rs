@@ -23,7 +23,7 @@ pub(super) const RETRY_WITHOUT_BACKEND: Span = Span::from_secs(5);
 /// A grant, with the backend that it names.
 #[derive(Debug)]
 pub(crate) struct Admitted {
-    pub(crate) grant: Grant,
+    pub(crate) grant: Box<Grant>,
     pub(crate) endpoint: Arc<Endpoint>,
 }
 
@@ -73,9 +73,9 @@ impl Request {
     }
 
     /// Waits for a grant.
-    async fn granted(&mut self) -> Result<Grant, Refused> {
+    async fn granted(&mut self) -> Result<Box<Grant>, Refused> {
         if self.hold_place.is_some() {
-            return self.granted_unless_left_out().await;
+            return Box::pin(self.granted_unless_left_out()).await;
         }
         let Some(permit) = &mut self.permit else { return Err(Fault::Internal.into()) };
         let outcome = permit.grant().await;
@@ -110,7 +110,7 @@ impl Request {
         let backend = ready[at as usize];
         let endpoint = roster.endpoint(backend).cloned().ok_or(NO_BACKEND)?;
         let (waited, at) = (Span::ZERO, self.record.now());
-        let grant = Grant { backend, choice: None, urgency: None, waited, at };
+        let grant = Box::new(Grant { backend, choice: None, urgency: None, waited, at });
         self.note(&grant);
         self.record.bypassed = true;
         self.record.granted(&endpoint);

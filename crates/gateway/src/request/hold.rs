@@ -20,7 +20,7 @@ use crate::scheduler::{Grant, Permit};
 impl Request {
     /// Waits for a grant without a backend, but not for a model that no backend will serve: the
     /// pool may have returned without it.
-    pub(super) async fn granted_unless_left_out(&mut self) -> Result<Grant, Refused> {
+    pub(super) async fn granted_unless_left_out(&mut self) -> Result<Box<Grant>, Refused> {
         let mut models = self.state.fleet.models_changed();
         while self.lookup() != Lookup::Unknown {
             let Some(permit) = &mut self.permit else { return Err(Fault::Internal.into()) };

@@ -6,7 +6,7 @@ use flow::{BackendId, Controller, Misuse, RequeuePosition, Ticket, Time, Usage, 
 use tokio::sync::oneshot;
 
 use super::{Grant, Outcome, Scheduler};
-use crate::reply::{Fault, Refused};
+use crate::reply::Fault;
 
 /// The hold of a request on the core, from its offer to its end. Dropping it cancels the ask at any
 /// stage.
@@ -29,7 +29,7 @@ enum Stage {
     /// In the queue.
     Waiting(oneshot::Receiver<Outcome>),
     /// Granted at once, and not read yet.
-    Granted(Grant),
+    Granted(Box<Grant>),
     /// At a backend.
     InFlight,
     /// Ended.
@@ -39,7 +39,7 @@ enum Stage {
 // === impl Permit ===
 
 impl Permit {
-    pub(super) fn granted(scheduler: Arc<Scheduler>, ticket: Ticket, grant: Grant) -> Self {
+    pub(super) fn granted(scheduler: Arc<Scheduler>, ticket: Ticket, grant: Box<Grant>) -> Self {
         Self { scheduler, ticket, stage: Stage::Granted(grant) }
     }
 
@@ -62,11 +62,13 @@ impl Permit {
     }
 
     /// Waits for a grant or a refusal. The future may be dropped and made again.
-    pub(crate) async fn grant(&mut self) -> Result<Grant, Refused> {
+    pub(crate) async fn grant(&mut self) -> Outcome {
         let outcome = match &mut self.stage {
             Stage::Waiting(outcome) => outcome.await.unwrap_or(Err(Fault::Internal.into())),
-            Stage::Granted(grant) => Ok(*grant),
-            Stage::InFlight | Stage::Over => Err(Fault::Internal.into()),
+            stage => match std::mem::replace(stage, Stage::Over) {
+                Stage::Granted(grant) => Ok(grant),
+                _ => Err(Fault::Internal.into()),
+            },
         };
         self.stage = if outcome.is_ok() { Stage::InFlight } else { Stage::Over };
         outcome

@@ -1,7 +1,7 @@
 //! The stream of a client's connection, with TLS or without.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncBufRead as _, AsyncWrite as _, ReadBuf};
 use tokio_rustls::server::TlsStream;
@@ -11,24 +11,34 @@ use crate::socket::{MaybeTls, Socket, TlsSession};
 /// See the module's description.
 pub(super) type ClientStream = MaybeTls<TlsStream<Socket>>;
 
+/// What a client has sent that was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peeked {
+    /// Some bytes.
+    More,
+    /// Nothing, and it has closed the connection, or the connection broke.
+    End,
+}
+
 /// A response that is cut ends without a word, so that its client sees the cut.
 impl TlsSession for TlsStream<Socket> {}
 
 // === impl ClientStream ===
 
 impl ClientStream {
-    /// Whether the client has closed the connection, with nothing left to read. Reads nothing away.
-    pub(super) fn poll_ended(&mut self, context: &mut Context<'_>) -> bool {
-        match self {
+    /// What comes next. Takes nothing away.
+    pub(super) fn poll_peek(&mut self, context: &mut Context<'_>) -> Poll<Peeked> {
+        let is_end = match self {
             Self::Plain(socket) => {
-                let peeked = socket.poll_peek(context, &mut ReadBuf::new(&mut [0]));
-                matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
+                let peeked = ready!(socket.poll_peek(context, &mut ReadBuf::new(&mut [0])));
+                matches!(peeked, Ok(0) | Err(_))
             }
             Self::Tls(stream) => {
-                let filled = Pin::new(stream.as_mut()).poll_fill_buf(context);
-                matches!(filled, Poll::Ready(Ok([]) | Err(_)))
+                let filled = ready!(Pin::new(stream.as_mut()).poll_fill_buf(context));
+                matches!(filled, Ok([]) | Err(_))
             }
-        }
+        };
+        Poll::Ready(if is_end { Peeked::End } else { Peeked::More })
     }
 
     /// Writes as much as the system takes at once.

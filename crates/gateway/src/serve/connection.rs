@@ -1,21 +1,28 @@
 //! A client's connection and its timeouts.
 
+use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::client_stream::ClientStream;
+use super::client_stream::{ClientStream, Peeked};
 use crate::lazy_timer::LazyTimer;
 use crate::reply::Fault;
 
 /// The longest pause between two requests.
 const IDLE: Duration = Duration::from_secs(75);
+/// The beginning of a connection of HTTP/2 (RFC 9113, 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The most bytes that are read ahead.
+const AHEAD_MAX: usize = 8 << 10;
 
 /// The activity of a connection, shared between its requests and its socket.
 #[derive(Debug, Default)]
@@ -35,8 +42,10 @@ pub(super) struct Serving(Arc<Activity>);
 /// Reads are timed only between requests: from the first byte of a head to its last the head limit
 /// holds, before it the idle limit. Writes are timed while the client takes no byte.
 ///
-/// hyper does not read while a client that sent several requests waits for the first response, so
-/// it would not notice that the client left. The socket checks that by itself.
+/// hyper does not read while a client waits for a response: to notice that the client left, it would
+/// keep a second buffer of 8 KB for all that time. The socket checks that by itself. What else the
+/// client sends meanwhile, such as its next request, is read ahead, because the end of the connection
+/// is seen only behind it.
 #[derive(Debug)]
 pub(super) struct ClientSocket {
     stream: ClientStream,
@@ -44,11 +53,13 @@ pub(super) struct ClientSocket {
     /// The count of served requests at the last check, and whether one was in progress.
     seen: usize,
     busy: bool,
-    /// Whether part of a head has come, and whether the connection speaks HTTP/1.
+    /// Whether part of a head has come, and whether the client speaks HTTP/2.
     begun: bool,
-    plain: bool,
+    is_http2: bool,
     /// Whether a pending read will notice the next byte.
     watched: bool,
+    /// What was read ahead, and not taken yet.
+    ahead: Bytes,
     head: Patience,
     write: Patience,
 }
@@ -105,11 +116,27 @@ impl ClientSocket {
             seen: 0,
             busy: false,
             begun: false,
-            plain: true,
+            is_http2: false,
             watched: false,
+            ahead: Bytes::new(),
             head,
             write,
         }
+    }
+
+    /// Reads what tells whether the client speaks HTTP/2; nothing of that is taken from hyper.
+    /// `None` if the client sends nothing in time.
+    pub(super) async fn first_bytes(mut self) -> Option<(Self, bool)> {
+        while self.ahead.len() < PREFACE.len() && PREFACE.starts_with(&self.ahead) {
+            let before = self.ahead.len();
+            poll_fn(|context| self.poll_more_ahead(context)).await.ok()?;
+            if self.ahead.len() == before {
+                break;
+            }
+        }
+        self.is_http2 = self.ahead.starts_with(PREFACE);
+        let is_http2 = self.is_http2;
+        Some((self, is_http2))
     }
 
     /// Ready when the client has taken too long.
@@ -135,7 +162,41 @@ impl ClientSocket {
         if self.activity.serving.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        self.stream.poll_ended(context)
+        match self.stream.poll_peek(context) {
+            Poll::Ready(Peeked::More) if self.ahead.is_empty() => {
+                // The end and errors come again when they are looked for.
+                let _ = self.poll_more_ahead(context);
+                matches!(self.stream.poll_peek(context), Poll::Ready(Peeked::End))
+            }
+            peeked => matches!(peeked, Poll::Ready(Peeked::End)),
+        }
+    }
+
+    /// Reads once, behind what was read ahead before.
+    fn poll_more_ahead(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut bytes = [MaybeUninit::uninit(); AHEAD_MAX];
+        let mut buffer = ReadBuf::uninit(&mut bytes);
+        buffer.put_slice(&self.ahead);
+        let read = ready!(self.poll_stream(context, &mut buffer));
+        self.ahead = Bytes::copy_from_slice(buffer.filled());
+        Poll::Ready(read)
+    }
+
+    /// Reads what was not read ahead.
+    fn poll_stream(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.watched = poll.is_pending();
+        if let Poll::Ready(read) = poll {
+            self.came();
+            return Poll::Ready(read);
+        }
+        ready!(self.poll_late(context));
+        self.say_late();
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Sets a timer while a request is in progress. The request's body has its own limit; after the
@@ -152,11 +213,10 @@ impl ClientSocket {
 
     /// Whether a head is expected. Over HTTP/2 other frames may come between two requests.
     fn waits_for_head(&self, served: usize) -> bool {
-        served == 0 || (self.begun && self.plain)
+        served == 0 || (self.begun && !self.is_http2)
     }
 
-    fn came(&mut self, bytes: &[u8]) {
-        self.plain &= !bytes.starts_with(b"PRI ");
+    fn came(&mut self) {
         if self.activity.serving.load(Ordering::Relaxed) > 0 {
             // Part of a body.
             return;
@@ -168,7 +228,7 @@ impl ClientSocket {
 
     /// Sends a 408 where a client waits for a response.
     fn say_late(&mut self) {
-        if self.begun && self.plain {
+        if self.begun && !self.is_http2 {
             // Nothing else is being written now; a full buffer means that the client does not read.
             self.stream.try_write(&super::raw(&Fault::RequestTimeout.into()));
         }
@@ -197,16 +257,14 @@ impl AsyncRead for ClientSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let before = buffer.filled().len();
-        let poll = Pin::new(&mut this.stream).poll_read(context, buffer);
-        this.watched = poll.is_pending();
-        if let Poll::Ready(read) = poll {
-            this.came(&buffer.filled()[before..]);
-            return Poll::Ready(read);
+        if this.ahead.is_empty() {
+            return this.poll_stream(context, buffer);
         }
-        ready!(this.poll_late(context));
-        this.say_late();
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        let length = this.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&this.ahead.split_to(length));
+        this.watched = false;
+        this.came();
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -112,6 +112,6 @@ fn send(
     let download = RecordedDownload::new(file, record, parts.method == Method::HEAD);
     match parts.version {
         Version::HTTP_2 if parts.method != Method::HEAD => Content::handed(download, limit, unread),
-        _ => Content::Stored(download),
+        _ => Content::Stored(Box::new(download)),
     }
 }

@@ -1,7 +1,7 @@
 //! Model lists: the models of all backends, in the formats of OpenAI and of Ollama.
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::backend::{Lookup, ModelEntry};
 use crate::config::Config;
 use crate::ingress::path::{self, Route};
-use crate::reply::{ErrorFormat, Fault, error, json};
+use crate::reply::{ErrorFormat, Fault, content, error, json};
 use crate::state::State;
 
 #[derive(Serialize)]
@@ -38,6 +38,15 @@ enum Tag<'a> {
     GatewayIdentity(&'a RawValue),
     /// A model that no Ollama server lists.
     Made { name: &'a str, model: &'a str },
+}
+
+/// The page at `/`, in the form of Ollama's.
+pub(super) fn root(method: &Method) -> Response<Full<Bytes>> {
+    if !path::is_read(method) {
+        return error::response(&Fault::MethodNotAllowed(error::READ_METHODS).into());
+    }
+    let text = Bytes::from_static(b"Tidegate is running");
+    content(StatusCode::OK, "text/plain; charset=utf-8", text)
 }
 
 /// Responds to a request for a list, or for one model. A tenant sees the models that it may use.

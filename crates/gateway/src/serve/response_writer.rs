@@ -44,8 +44,8 @@ pub(super) enum Content {
     Whole(Full<Bytes>),
     /// A backend's response.
     Relayed(Box<ResponseBody>),
-    /// A stored file.
-    Stored(RecordedDownload),
+    /// A stored file. It is boxed because it is large and rare.
+    Stored(Box<RecordedDownload>),
     /// Written by a task.
     Handed(Handed),
 }
@@ -74,7 +74,9 @@ impl Body for Reply {
                 Pin::new(whole).poll_frame(context).map_err(|never| match never {})
             }
             Content::Relayed(answer) => Pin::new(&mut **answer).poll_frame(context),
-            Content::Stored(file) => Pin::new(file).poll_frame(context).map_err(BodyError::from),
+            Content::Stored(file) => {
+                Pin::new(&mut **file).poll_frame(context).map_err(BodyError::from)
+            }
             Content::Handed(handed) => handed.poll_frame(context),
         }
     }

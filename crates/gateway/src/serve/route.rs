@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -29,40 +30,74 @@ use crate::ingress::path::{self, AdminPage, Api, RequestKind, Route};
 use crate::ingress::{self, Caller, Intent, ReadContext};
 use crate::observe::MetricsFormat;
 use crate::proxy::{ProxiedRequest, UpstreamRequest};
-use crate::reply::{ErrorFormat, Fault, Refused, content, error, headers, json, uncached};
+use crate::reply::{ErrorFormat, Fault, Refused, error, headers, json, uncached};
 use crate::request::{Request, RequestRecord, arrive};
 use crate::{admin, large_bodies};
 
+/// What responds to a request. Both are boxed: hyper keeps the room of the future for as long as the
+/// connection lasts, and a request that waits is no longer being read.
+enum Answer<P> {
+    /// Reads a request for a backend and offers it to the scheduler.
+    Proxied(Pin<Box<P>>),
+    Own(Pin<Box<dyn Future<Output = Response<Content>> + Send>>),
+}
+
 /// Responds to a request.
-pub(super) async fn answer(
+pub(super) fn answer(
     worker: Arc<Worker>,
-    mut request: HttpRequest<Incoming>,
+    request: HttpRequest<Incoming>,
     serving: Serving,
     arrival: Arrival,
-) -> Result<Response<Reply>, Infallible> {
-    let client = arrival.client;
-    let (state, peer) = (&worker.state, client.ip);
-    let config = state.config.load_full();
-    let path = request.uri().path();
-    let format = format_of(path, &config);
+) -> impl Future<Output = Result<Response<Reply>, Infallible>> {
+    let config = worker.state.config.load_full();
     let head_only = request.method() == Method::HEAD;
-    let doors = worker.doors;
-    let route = head_check::check(&request).and_then(|()| path::classify(request.method(), path));
+    let cors = Cors::of(&config, &request);
+    let classified = path::classify(request.method(), request.uri().path());
+    let route = head_check::check(&request).and(classified).and_then(|route| match route {
+        Route::Proxied { .. } => foreign_sites::check(&config, route, &request, arrival),
+        _ => Ok(route),
+    });
+    let answer = match route {
+        Ok(Route::Proxied { api, kind }) if worker.doors.api => {
+            let peer = arrival.client.ip;
+            Answer::Proxied(Box::pin(prepare(worker, config, request, (api, kind), peer)))
+        }
+        route => Answer::Own(Box::pin(answer_here(worker, config, request, route, arrival))),
+    };
+    async move {
+        let response = match answer {
+            Answer::Proxied(prepared) => proxy(prepared).await,
+            Answer::Own(answer) => answer.await,
+        };
+        let mut response = if head_only { Content::head_only(response) } else { response };
+        if let Some(cors) = cors {
+            cors.write(response.headers_mut());
+        }
+        Ok(Reply::new(response, serving))
+    }
+}
+
+/// Responds to a request that needs no backend.
+async fn answer_here(
+    worker: Arc<Worker>,
+    config: Arc<Config>,
+    mut request: HttpRequest<Incoming>,
+    route: Result<Route, Fault>,
+    arrival: Arrival,
+) -> Response<Content> {
+    let client = arrival.client;
+    let (state, peer, doors) = (&worker.state, client.ip, worker.doors);
+    let format = format_of(request.uri().path(), &config);
     let needs_right = doors.visibility && route.as_ref().is_ok_and(Route::needs_right);
     if needs_right && config.admin.kubernetes_tokens {
         review(&worker, (&config, peer), &mut request).await;
     }
-    let route = route.and_then(|route| foreign_sites::check(&config, route, &request, arrival));
-    let cors = Cors::of(&config, &request);
-    let response = match route {
-        Ok(Route::Proxied { api, kind }) if doors.api => {
-            proxy(worker, config, request, (api, kind), peer).await
-        }
+    match route.and_then(|route| foreign_sites::check(&config, route, &request, arrival)) {
         Ok(Route::Models | Route::ModelCard | Route::Tags) if doors.api => {
             Content::whole(models::answer(state, request))
         }
         Ok(Route::Version) if doors.api => Content::whole(admin::version()),
-        Ok(Route::Root) if doors.api => Content::whole(root(request.method())),
+        Ok(Route::Root) if doors.api => Content::whole(models::root(request.method())),
         Ok(Route::Options) => {
             let (parts, body) = request.into_parts();
             let options = error::options(!path::is_api(parts.uri.path()));
@@ -70,11 +105,10 @@ pub(super) async fn answer(
             Content::whole(options)
         }
         Ok(Route::Batch(call)) if doors.batch => {
-            // The future of a proxied request is moved as often, and should be no larger for these.
-            Box::pin(local_api::answer(&worker, Local::Batch(call), request, client)).await
+            local_api::answer(&worker, Local::Batch(call), request, client).await
         }
         Ok(Route::Visibility(AdminPage::Usage)) if doors.visibility || doors.api => {
-            Content::whole(Box::pin(usage_page::answer(state, request, doors.visibility)).await)
+            Content::whole(usage_page::answer(state, request, doors.visibility).await)
         }
         Ok(Route::Visibility(AdminPage::StatusStream)) if doors.visibility => {
             let visitor = Visitor::of(request.headers(), request.extensions());
@@ -84,10 +118,10 @@ pub(super) async fn answer(
             Content::whole(page_of(&worker, page, &request))
         }
         Ok(Route::Dispatch(call)) if doors.visibility => {
-            Box::pin(local_api::answer(&worker, Local::Queues(call), request, client)).await
+            local_api::answer(&worker, Local::Queues(call), request, client).await
         }
         Ok(Route::Drain(call)) if doors.visibility && !doors.is_dispatcher() => {
-            Content::whole(Box::pin(drain_route::answer(state, call, request, client)).await)
+            Content::whole(drain_route::answer(state, call, request, client).await)
         }
         Ok(_) if doors.is_dispatcher() => refuse(request, format, Fault::NoSuchPage).await,
         Ok(_) => refuse_path(&worker, request, format).await,
@@ -95,12 +129,7 @@ pub(super) async fn answer(
             refuse_foreign(&worker, request, format, fault).await
         }
         Err(fault) => refuse(request, format, fault).await,
-    };
-    let mut response = if head_only { Content::head_only(response) } else { response };
-    if let Some(cors) = cors {
-        cors.write(response.headers_mut());
     }
-    Ok(Reply::new(response, serving))
 }
 
 /// The form of the errors at a path.
@@ -108,20 +137,17 @@ fn format_of(path: &str, config: &Config) -> ErrorFormat {
     ErrorFormat::of(path, config.conventions.nexus_errors)
 }
 
-/// Asks the cluster about the token of a request. The future of a proxied request should be no
-/// larger for this.
-fn review<'a>(
-    worker: &'a Worker,
-    (config, client): (&'a Config, Option<IpAddr>),
-    request: &'a mut HttpRequest<Incoming>,
-) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
-    Box::pin(async move {
-        let (headers, method, path) = (request.headers(), request.method(), request.uri().path());
-        let asked = Asked { config, headers, method, path, client };
-        if let Some(reviewed) = admin_access::review(&worker.state.cluster, asked).await {
-            request.extensions_mut().insert(reviewed);
-        }
-    })
+/// Asks the cluster about the token of a request.
+async fn review(
+    worker: &Worker,
+    (config, client): (&Config, Option<IpAddr>),
+    request: &mut HttpRequest<Incoming>,
+) {
+    let (headers, method, path) = (request.headers(), request.method(), request.uri().path());
+    let asked = Asked { config, headers, method, path, client };
+    if let Some(reviewed) = admin_access::review(&worker.state.cluster, asked).await {
+        request.extensions_mut().insert(reviewed);
+    }
 }
 
 /// Refuses a request that leads nowhere.
@@ -208,23 +234,40 @@ fn page_of(
     }
 }
 
-/// The page at `/`, in the form of Ollama's.
-fn root(method: &Method) -> Response<Full<Bytes>> {
-    if !path::is_read(method) {
-        return error::response(&Fault::MethodNotAllowed(error::READ_METHODS).into());
-    }
-    let text = Bytes::from_static(b"Tidegate is running");
-    content(StatusCode::OK, "text/plain; charset=utf-8", text)
+/// A request that has its place in the queue, or a backend already.
+struct Prepared {
+    proxied: Box<ProxiedRequest>,
+    format: ErrorFormat,
+    request_id: HeaderValue,
+    /// For what its client leaves unread, and for how long, where requests share a connection.
+    unread: Option<(Reservation, Duration)>,
 }
 
 /// Sends a request to a backend when the scheduler admits it.
 async fn proxy(
+    prepared: Pin<Box<impl Future<Output = Result<Prepared, Response<Content>>>>>,
+) -> Response<Content> {
+    let Prepared { proxied, format, request_id, unread } = match prepared.await {
+        Ok(prepared) => prepared,
+        Err(answered) => return answered,
+    };
+    match (proxied.forward().await, unread) {
+        (Ok(response), Some((unread, limit))) => {
+            response.map(|body| Content::handed(body, limit, unread))
+        }
+        (Ok(response), None) => response.map(Content::Relayed),
+        (Err(refused), _) => refusal(&refused, format, &request_id),
+    }
+}
+
+/// Reads a request and offers it to the scheduler, or answers it.
+async fn prepare(
     worker: Arc<Worker>,
     config: Arc<Config>,
     request: HttpRequest<Incoming>,
     work: (Api, RequestKind),
     peer: Option<IpAddr>,
-) -> Response<Content> {
+) -> Result<Prepared, Response<Content>> {
     let (mut parts, body) = request.into_parts();
     let format = format_of(parts.uri.path(), &config);
     let shares_connection = parts.version == Version::HTTP_2;
@@ -234,7 +277,7 @@ async fn proxy(
         Ok(caller) => caller,
         Err(refused) => {
             request_body::pass_over(&parts.headers, body).await;
-            return unread(record, refused, format, &parts);
+            return Err(unread(record, refused, format, &parts));
         }
     };
     let address = ingress::address::named(&config, peer);
@@ -261,7 +304,7 @@ async fn proxy(
     };
     let (intent, body, reservation) = match read {
         Ok(read) => read,
-        Err(fault) => return unread(record, fault.into(), format, &parts),
+        Err(fault) => return Err(unread(record, fault.into(), format, &parts)),
     };
     record.describe(&intent);
     let request_id = intent.request_id.clone();
@@ -269,23 +312,17 @@ async fn proxy(
     let mut request = Request::new(Arc::clone(&worker.state), config, intent, record);
     request.peer = peer;
     if let Err(refused) = request.enqueue().await {
-        return refusal(&request.refuse(refused), format, &request_id);
+        return Err(refusal(&request.refuse(refused), format, &request_id));
     }
     let tells_status = request.intent.queue_status && request.is_queued();
     if tells_status {
         let unread = unread_of(&request);
         let proxied = ProxiedRequest::new(Arc::clone(&worker.pool), request, outgoing);
-        return queue_status::stream(proxied, format, unread);
+        return Err(queue_status::stream(proxied, format, unread));
     }
-    let unread_memory = shares_connection.then(|| unread_of(&request));
+    let unread = shares_connection.then(|| (unread_of(&request), write_limit));
     let proxied = ProxiedRequest::new(Arc::clone(&worker.pool), request, outgoing);
-    match (proxied.forward().await, unread_memory) {
-        (Ok(response), Some(unread)) => {
-            response.map(|body| Content::handed(body, write_limit, unread))
-        }
-        (Ok(response), None) => response.map(Content::Relayed),
-        (Err(refused), _) => refusal(&refused, format, &request_id),
-    }
+    Ok(Prepared { proxied, format, request_id, unread })
 }
 
 /// The memory for what the client of a request leaves unread.

@@ -2,15 +2,17 @@
 
 use std::future::poll_fn;
 use std::net::TcpListener;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http::Request;
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -21,7 +23,6 @@ use super::lazy_waker::LazyWaker;
 use super::quiet_waker::QuietWaker;
 use super::stream_executor::StreamExecutor;
 use super::{raw, route};
-use crate::config::settings::Server;
 use crate::durable_queues::DurableQueues;
 use crate::lifecycle::StartError;
 use crate::listener;
@@ -111,26 +112,49 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
         server.header_timeout,
         server.write_timeout,
     );
-    let builder = builder(server, state.is_closing());
+    let (header_limit, is_last) = (server.header_limit, state.is_closing());
     drop(config);
+    let closing = async {
+        match is_last {
+            true => std::future::pending().await,
+            false => state.closing().await,
+        }
+    };
+    let mut closing = LazyWaker::new(closing);
+    let first = tokio::select! {
+        biased;
+        first = socket.first_bytes() => first,
+        () = &mut closing => return,
+    };
+    let Some((socket, is_http2)) = first else { return };
     let service = service_fn(|mut request: Request<Incoming>| {
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }
         route::answer(Arc::clone(&worker), request, activity.serve(), arrival)
     });
-    let connection = builder.serve_connection(TokioIo::new(socket), service);
-    let mut connection = std::pin::pin!(connection);
-    // An error means that the client broke off, which ends its requests by itself.
-    if state.is_closing() {
-        let _ = connection.await;
-        return;
+    let socket = TokioIo::new(socket);
+    if is_http2 {
+        // Larger than the connections of most clients, which speak HTTP/1.
+        let mut connection = Box::pin(http2(header_limit).serve_connection(socket, service));
+        converse(connection.as_mut(), closing).await;
+    } else {
+        let connection = pin!(http1(header_limit, is_last).serve_connection(socket, service));
+        converse(connection, closing).await;
     }
+}
+
+/// Serves the requests of a connection. An error means that the client broke off, which ends its
+/// requests by itself.
+async fn converse<C: GracefulConnection>(
+    mut connection: Pin<&mut C>,
+    closing: LazyWaker<impl Future<Output = ()>>,
+) {
     let mut waker = QuietWaker::default();
     tokio::select! {
         biased;
         _ = poll_fn(|context| waker.poll(connection.as_mut(), context)) => return,
-        () = LazyWaker::new(state.closing()) => connection.as_mut().graceful_shutdown(),
+        () = closing => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }
@@ -169,14 +193,19 @@ async fn refuse_plain_http(mut stream: TcpStream) {
     let _ = tokio::time::timeout(LINGER, rest).await;
 }
 
-fn builder(server: &Server, last: bool) -> auto::Builder<StreamExecutor> {
-    let mut builder = auto::Builder::new(StreamExecutor);
-    builder.http1().keep_alive(!last).max_buf_size(server.header_limit.max(8 << 10));
+fn http1(header_limit: usize, is_last: bool) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    // The socket notices by itself that a client has left.
+    builder.keep_alive(!is_last).max_buf_size(header_limit.max(8 << 10)).half_close(true);
     builder
-        .http2()
+}
+
+fn http2(header_limit: usize) -> http2::Builder<StreamExecutor> {
+    let mut builder = http2::Builder::new(StreamExecutor);
+    builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(u32::try_from(server.header_limit).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(header_limit).unwrap_or(u32::MAX))
         .keep_alive_interval(Some(Duration::from_secs(20)))
         .keep_alive_timeout(Duration::from_secs(20));
     builder

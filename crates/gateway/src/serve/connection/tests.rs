@@ -10,9 +10,9 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
@@ -47,8 +47,15 @@ async fn connect(work: Duration) -> TcpStream {
                 Ok::<_, Infallible>(Reply::new(Response::new(whole), serving))
             }
         });
-        let builder = auto::Builder::new(TokioExecutor::new());
-        let _ = builder.serve_connection(TokioIo::new(socket), service).await;
+        let Some((socket, is_http2)) = socket.first_bytes().await else { return };
+        let socket = TokioIo::new(socket);
+        if is_http2 {
+            let builder = http2::Builder::new(TokioExecutor::new());
+            let _ = builder.serve_connection(socket, service).await;
+        } else {
+            let mut builder = http1::Builder::new();
+            let _ = builder.half_close(true).serve_connection(socket, service).await;
+        }
     });
     TcpStream::connect(address).await.unwrap()
 }
@@ -94,6 +101,20 @@ async fn x03_an_unfinished_head_is_refused_also_on_a_used_connection() {
     let (said, took) = rest(&mut stream).await;
     assert!(said.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&said));
     assert!(took <= HEAD * 2, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_sends_while_it_waits_is_answered_next() {
+    let mut stream = connect(Duration::from_secs(7)).await;
+    let mut seen = Vec::new();
+    for size in [2, 20 << 10, 2] {
+        let head = format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {size}\r\n\r\n");
+        stream.write_all(&[head.into_bytes(), vec![b'x'; size]].concat()).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+    }
+    while seen.windows(6).filter(|&six| six == b"\r\n\r\nok").count() < 3 {
+        assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]
