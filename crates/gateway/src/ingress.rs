@@ -82,7 +82,7 @@ pub(crate) struct Intent {
     /// Whether the request claimed a higher band than its tenant may have.
     pub(crate) band_clamped: bool,
     /// What it named as its priority, if that is no band.
-    pub(crate) unknown_priority: Option<UnknownPriority>,
+    pub(crate) unknown_priority: Option<Box<UnknownPriority>>,
     /// Its tenant and its key, where there are tenants.
     pub(crate) caller: Option<Caller>,
     pub(crate) workload: WorkloadName,
@@ -220,7 +220,7 @@ fn read_as(
         class: flow.class,
         band,
         band_clamped,
-        unknown_priority: band::unknown(&controls, config),
+        unknown_priority: band::unknown(&controls, config).map(Box::new),
         caller: caller.cloned(),
         criticality: origin.criticality,
         cost: estimate.cost,

@@ -181,7 +181,8 @@ impl ExtProcStream {
                 record.describe(&intent);
                 let (state, config) = (Arc::clone(&self.state), Arc::clone(&self.config));
                 let mut request = Request::new(state, config, intent, record);
-                request.subset = subset.or_else(|| self.conformance(&parts.headers));
+                let subset = subset.or_else(|| self.conformance(&parts.headers));
+                request.subset = subset.map(Box::new);
                 Some((request, body))
             }
             Err(fault) => {

@@ -7,7 +7,7 @@ use super::{BAND_NAMES, Record};
 
 /// The line about the order inside its flow, if that is by urgency. It is not one of the proxy's.
 pub(super) fn of_workload(record: &Record) -> Option<String> {
-    let UrgencyTerms { wait, criticality, rate, urgency } = record.urgency?;
+    let UrgencyTerms { wait, criticality, rate, urgency } = record.urgency.as_deref()?;
     let (wait, workload) = (wait.secs_f64(), record.workload.escape_debug());
     Some(format!(
         "[Workload] Request ordered: workload={workload} criticality={criticality} \

@@ -47,8 +47,8 @@ pub(crate) struct Record {
     pub(crate) workload_prefix: &'static str,
     /// From 1 to 5; 0 before the request is read.
     pub(crate) criticality: u8,
-    /// Why it had its turn, in the order `workload`.
-    pub(crate) urgency: Option<UrgencyTerms>,
+    /// Why it had its turn, in the order `workload`. Boxed, because other orders have none.
+    pub(crate) urgency: Option<Box<UrgencyTerms>>,
     /// The name of the backend, empty if no backend was reached, and why it was chosen.
     pub(crate) backend: String,
     pub(crate) reason: &'static str,

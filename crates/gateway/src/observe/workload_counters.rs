@@ -43,9 +43,8 @@ struct UnusedContexts {
 impl WorkloadCounters {
     /// Counts a request that has ended, if the order `workload` granted it.
     pub(super) fn count(&self, record: &Record) {
-        let Some(UrgencyTerms { wait, criticality, rate, urgency }) = record.urgency else {
-            return;
-        };
+        let Some(terms) = &record.urgency else { return };
+        let UrgencyTerms { wait, criticality, rate, urgency } = **terms;
         let Some(level) = self.levels.get(usize::from(criticality).wrapping_sub(1)) else { return };
         level.waited.add(wait);
         level.urgency.store(urgency.to_bits(), Relaxed);

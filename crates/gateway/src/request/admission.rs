@@ -180,7 +180,7 @@ impl Request {
         let before = record.waited.unwrap_or(Span::ZERO);
         record.waited = Some(Span::from_nanos(before.nanos().saturating_add(waited.nanos())));
         record.attempts += 1;
-        record.urgency = grant.urgency;
+        record.urgency = grant.urgency.map(Box::new);
         if let Some(choice) = &grant.choice {
             record.boost = choice.score.boost;
             record.score = choice.score.total;
