@@ -108,6 +108,58 @@ fn m03_g02_a_path_that_does_not_exist_is_named_with_the_one_that_was_meant() {
     assert!(advice.starts_with("Did they mean /v1/chat/completions?"), "{advice}");
 }
 
+/// A read or a call of Ollama's API that does not queue is a request as well, and so is one of a
+/// website that may not send any. All of them may be those of one person.
+#[test]
+fn m03_g02_reads_that_fail_are_never_a_green_verdict() {
+    let show = HttpRequest::post("/api/show", "{\"model\": \"none\"}");
+    let foreign = chat("m").header("origin", "https://elsewhere.example");
+    for (ask, status, reason) in [
+        (show, 404, "model_not_found"),
+        (HttpRequest::get("/v1/models/none"), 404, "model_not_found"),
+        (HttpRequest::get("/v1/chat/completions"), 404, "refused_by_backend"),
+        (foreign, 403, "host_not_allowed"),
+    ] {
+        let backend = Backend::start(|request| match request.method.as_str() {
+            "GET" => ScriptedResponse::json(404, "{}"),
+            _ => ScriptedResponse::ok(),
+        });
+        let gateway = Gateway::start(&config(TWO, &[("one", backend.address())]));
+        assert_eq!(gateway.ask(&chat("m")).status, 200);
+        for _ in 0..6 {
+            assert_eq!(gateway.ask(&ask).status, status, "{}", ask.path);
+        }
+        let found = named(&gateway, ("client_errors", reason), "");
+        assert_eq!(found["level"], "warning", "{found}");
+        assert!(found["text"].as_str().unwrap().starts_with("6 of 7 requests"), "{found}");
+    }
+}
+
+/// A server that has sent its status before it fails can only write the error into the response.
+#[test]
+fn m03_g02_responses_that_are_an_error_alone_are_failures_of_their_backend() {
+    let error = "{\"error\": {\"message\": \"out of memory\", \"code\": 500}}";
+    let event = format!("data: {error}\n\n");
+    let line = "{\"error\": \"out of memory\"}\n";
+    let lines = ["content-type: application/x-ndjson"];
+    let ollama = HttpRequest::post("/api/chat", "{\"model\": \"m\", \"messages\": []}");
+    for (ask, response) in [
+        (chat("m"), ScriptedResponse::json(200, error)),
+        (chat("m").streamed(), ScriptedResponse::stream(&[&event[..], "data: [DONE]\n\n"])),
+        (ollama, ScriptedResponse::with_headers(200, &lines, line)),
+    ] {
+        let backend = Backend::start(move |_| response.clone());
+        let gateway = Gateway::start(&config(TWO, &[("one", backend.address())]));
+        for _ in 0..6 {
+            let answer = gateway.ask(&ask);
+            assert_eq!(answer.status, 200);
+            assert!(answer.text().contains("out of memory"), "it is passed on");
+        }
+        let found = named(&gateway, ("requests_refused", "failed_by_backend"), "");
+        assert_eq!(found["level"], "trouble", "{found}");
+    }
+}
+
 #[test]
 fn m03_g02_clients_that_leave_before_an_answer_are_never_a_green_verdict() {
     let backend = Backend::held();

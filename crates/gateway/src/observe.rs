@@ -42,7 +42,7 @@ pub(crate) mod tests;
 pub(crate) use ended_requests::RequestMistake;
 pub(crate) use last_answers::LastRefusals;
 pub(crate) use metrics::ProcessStatus;
-pub(crate) use outcome::UNSEEN;
+pub(crate) use outcome::{FAILED_BY_BACKEND, UNSEEN};
 pub(crate) use prometheus_writer::MetricsFormat;
 pub(crate) use record::{ChargedTokens, Record};
 pub(crate) use snapshot::Snapshot;

@@ -98,7 +98,9 @@ fn look(state: &State) -> (Situation, Sample) {
     let roster = state.fleet.roster();
     let named = id_names(&roster);
     let statuses = state.fleet.statuses();
-    let served = roster.served();
+    let serving = statuses.iter().filter(|status| status.has_places());
+    let serving: BTreeSet<BackendId> = serving.map(|status| status.backend).collect();
+    let served = roster.served_by(&serving);
     let core = state.scheduler.with(|core, now| CoreCopy::of(core, now, &named, &served));
     let config = state.config.load();
     let standing = state.standing();

@@ -207,21 +207,21 @@ impl Trends {
         let mut counts: BTreeMap<&'static str, RefusalCount> = BTreeMap::new();
         for (key @ (band, reason), &total) in &sample.endings {
             let before = base.map_or(total, |base| base.endings.get(key).copied().unwrap_or(0));
-            // Pages and lists have no band, and are no work.
-            if *reason == "ok" && band.is_some() {
-                situation.queue.served_last_minute += total.saturating_sub(before);
+            let lately = total.saturating_sub(before);
+            // Reads and calls that do not queue have no band.
+            let of_work = if band.is_some() { lately } else { 0 };
+            if *reason == "ok" {
+                situation.queue.served_last_minute += of_work;
+                situation.reads_last_minute += lately - of_work;
             }
-            let blame = ErrorCode::of(reason).blame;
-            if blame == Blame::Nobody {
+            if ErrorCode::of(reason).blame == Blame::Nobody {
                 continue;
             }
             let entry = counts.entry(reason).or_default();
             entry.reason = reason;
             entry.total += total;
-            entry.last_minute += total.saturating_sub(before);
-            if band.is_some() || blame == Blame::Stranger {
-                entry.of_work += total.saturating_sub(before);
-            }
+            entry.last_minute += lately;
+            entry.of_work += of_work;
         }
         let before = base.map_or(sample.unknown_priorities, |base| base.unknown_priorities);
         situation.unknown_priorities_last_minute = sample.unknown_priorities.saturating_sub(before);

@@ -117,9 +117,10 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
         "failed_by_backend",
         0,
         Backend,
-        "a backend responded with a 5xx status that is no reason for another attempt",
+        "a backend responded with a 5xx status that is no reason for another attempt; or with \
+         status 200 and an error alone, which is passed on",
     )
-    .advising("The backends answer with a 5xx status that no other attempt mends: see their logs."),
+    .advising("The backends answer with errors that no other attempt mends: see their logs."),
     code(
         "refused_by_backend",
         0,
@@ -303,7 +304,7 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
     code(
         "host_not_allowed",
         403,
-        Client,
+        Stranger,
         "a website of another origin may have sent the request, or the `Host` is a name that \
          somebody else may own and the request looks like one of a browser \
          ([SECURITY.md](SECURITY.md#websites)), without a key; `server.cors_origins` allows \

@@ -157,6 +157,10 @@ impl ProxiedRequest {
         if self.is_taken_besides(&self.failed_at) {
             return Duration::ZERO;
         }
+        // Nexus looks at its queue as often.
+        if self.keeps_its_turn() {
+            return PAUSE_FIRST;
+        }
         let doublings = self.failures.saturating_sub(1).min(10);
         let pause = (PAUSE_FIRST * 2u32.pow(doublings)).min(PAUSE_MOST);
         let pause = pause.mul_f64(0.5 + jitter::fraction());
@@ -164,10 +168,16 @@ impl ProxiedRequest {
         until_trial.map_or(pause, |until| pause.max(until))
     }
 
+    /// Whether it goes before requests of lower bands although it has failed and they have not.
+    fn keeps_its_turn(&self) -> bool {
+        self.request.config.conventions.failed_goes_back
+    }
+
     /// How long the request leaves the next trial of a backend to requests that have not failed:
     /// one of them may be answered.
     fn until_trial(&self, failed: &Endpoint) -> Option<Duration> {
-        let trial = self.request.state.fleet.next_trial(failed)?;
+        let trial = self.request.state.fleet.next_trial(failed);
+        let trial = trial.filter(|_| !self.keeps_its_turn())?;
         let until = Duration::from_nanos(trial.since(self.request.record.now()).nanos());
         Some(until + AFTER_TRIAL)
     }

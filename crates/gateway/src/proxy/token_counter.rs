@@ -64,6 +64,9 @@ pub(crate) struct TokenCounter {
     /// The bytes behind those that are held, where the scanner reads them.
     rest_bytes: u64,
     scanner: UsageScanner,
+    /// Whether the first event without text, or the first chunk of a response in one piece, begins
+    /// an error. `None` before it has come.
+    is_error: Option<bool>,
 }
 
 /// What happens to the bytes of a cut line behind those that are held.
@@ -106,7 +109,7 @@ impl TokenCounter {
         let scanner = UsageScanner::new(format == StreamFormat::Events);
         let (tokens, with_text, bytes) = (0, 0, 0);
         let (held, rest, rest_bytes) = (Vec::new(), LineRest::None, 0);
-        Self { format, tokens, with_text, bytes, held, rest, rest_bytes, scanner }
+        Self { format, tokens, with_text, bytes, held, rest, rest_bytes, scanner, is_error: None }
     }
 
     /// Reads a chunk. Returns whether tokens came with it.
@@ -114,7 +117,10 @@ impl TokenCounter {
         let before = self.tokens;
         match self.format {
             StreamFormat::Events | StreamFormat::Lines => self.read_lines(chunk),
-            StreamFormat::Whole => self.scanner.read(chunk),
+            StreamFormat::Whole => {
+                self.is_error.get_or_insert_with(|| is_error(chunk));
+                self.scanner.read(chunk);
+            }
             StreamFormat::Encoded => self.bytes += chunk.len() as u64,
             StreamFormat::Opaque => {}
         }
@@ -148,7 +154,8 @@ impl TokenCounter {
         let output = reported.output().map(|output| output.max(self.with_text));
         let counted = output.is_none() && self.tokens > 0;
         let output = output.or(counted.then(|| self.estimate()));
-        TokenUsage { prompt, output, cached, counted, by_length: self.by_length() }
+        let is_error = self.is_error == Some(true) && self.tokens <= 1;
+        TokenUsage { prompt, output, cached, counted, by_length: self.by_length(), is_error }
     }
 
     /// The tokens of a stream without usage.
@@ -247,7 +254,10 @@ impl TokenCounter {
         };
         match said {
             Said::Nothing => {}
-            Said::Other => self.tokens += 1,
+            Said::Other => {
+                self.is_error.get_or_insert_with(|| is_error(json));
+                self.tokens += 1;
+            }
             Said::Texts { choices, bytes } => {
                 self.tokens += choices;
                 self.with_text += choices;
@@ -269,6 +279,14 @@ fn json_of(format: StreamFormat, line: &[u8]) -> Option<&[u8]> {
         _ => line,
     };
     Some(json.trim_ascii()).filter(|json| !json.is_empty())
+}
+
+/// Whether this is the beginning of an object whose first key is `error`, and tells one.
+fn is_error(json: &[u8]) -> bool {
+    let parts = [&b"{"[..], b"\"error\"", b":"];
+    let value =
+        parts.iter().try_fold(json, |rest, part| rest.trim_ascii_start().strip_prefix(*part));
+    value.is_some_and(|value| !value.trim_ascii_start().starts_with(b"null"))
 }
 
 /// Whether a line may report a usage. The line must have the key; that of many events has no value.

@@ -130,6 +130,26 @@ fn counts_of_ollama_are_found_in_any_order_however_they_are_cut() {
 }
 
 #[test]
+fn m03_a_response_that_is_an_error_alone_is_one() {
+    let is_error = |format, text: &str| read(format, &[text.as_bytes()]).usage().is_error;
+    let error = "{\"error\": {\"message\": \"delta of CUDA\"}}";
+    let event = format!("data: {error}\n\n");
+    let done = "data: [DONE]\n\n";
+    let greeting =
+        "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    assert!(is_error(StreamFormat::Whole, error));
+    assert!(is_error(StreamFormat::Whole, " { \"error\" : \"x\" }"));
+    assert!(is_error(StreamFormat::Lines, "{\"error\":\"CUDA\"}\n"));
+    assert!(is_error(StreamFormat::Events, &format!("{event}{done}")));
+    assert!(is_error(StreamFormat::Events, &format!("{greeting}{event}{done}")));
+    assert!(!is_error(StreamFormat::Events, &format!("{CHAT}{event}")), "tokens came before it");
+    assert!(!is_error(StreamFormat::Events, CHAT));
+    for text in ["{\"error\":null,\"data\":[]}", "{\"errors\":1}", "{\"id\":\"error\"}", "", "{"] {
+        assert!(!is_error(StreamFormat::Whole, text), "{text}");
+    }
+}
+
+#[test]
 fn nothing_said_is_nothing_known() {
     for text in [
         "",
