@@ -15,6 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::Reply;
+use super::gathered::Gathered;
 use crate::lifecycle::StartError;
 use crate::listener;
 use crate::state::State;
@@ -108,15 +109,18 @@ impl Calls {
             let response = (self.answer)(state, request);
             async move { Ok::<_, Infallible>(response) }
         });
-        let connection = builder(self.streams_max).serve_connection(TokioIo::new(stream), service);
+        let gathered = Gathered::new(stream);
+        let stream = TokioIo::new(gathered.clone());
+        let connection = builder(self.streams_max).serve_connection(stream, service);
         let mut connection = std::pin::pin!(connection);
         tokio::select! {
             biased;
             // An error means that the caller broke off, which ends its calls by itself.
-            _ = connection.as_mut() => return,
-            () = state.closing() => connection.as_mut().graceful_shutdown(),
+            () = gathered.drive(connection.as_mut()) => return,
+            () = state.closing() => {}
         }
-        let _ = connection.await;
+        connection.as_mut().graceful_shutdown();
+        gathered.drive(connection).await;
     }
 }
 

@@ -100,6 +100,11 @@ impl StreamFormat {
     pub(crate) fn encoded(self, is_encoded: bool) -> Self {
         if is_encoded { Self::Encoded } else { self }
     }
+
+    /// What a line of a stream has that reports a usage.
+    fn report_key(self) -> &'static Finder<'static> {
+        if self == Self::Lines { &OLLAMA_COUNT } else { &USAGE }
+    }
 }
 
 // === impl TokenCounter ===
@@ -184,9 +189,11 @@ impl TokenCounter {
         }
         let whole = memrchr(b'\n', chunk).map_or(0, |end| end + 1);
         let (lines, cut) = chunk.split_at(whole);
+        // Most chunks have no key of a usage, and then none of their lines has it.
+        let reports = self.format.report_key().find(lines).is_some();
         let mut start = 0;
         for end in memchr_iter(b'\n', lines) {
-            self.read_line(&lines[start..end]);
+            self.read_line(&lines[start..end], reports);
             start = end + 1;
         }
         if !cut.is_empty() {
@@ -224,7 +231,7 @@ impl TokenCounter {
     fn end_line(&mut self) {
         let mut line = std::mem::take(&mut self.held);
         match std::mem::replace(&mut self.rest, LineRest::None) {
-            LineRest::None => self.read_line(&line),
+            LineRest::None => self.read_line(&line, true),
             LineRest::Ignored => self.count(&line),
             // Its text is what makes a line so long.
             LineRest::Scanned => {
@@ -237,9 +244,10 @@ impl TokenCounter {
         self.held = line;
     }
 
-    fn read_line(&mut self, line: &[u8]) {
+    /// Reads a line, which `reports` a usage only if that is true.
+    fn read_line(&mut self, line: &[u8], reports: bool) {
         let Some(json) = json_of(self.format, line) else { return };
-        if may_report(self.format, json) {
+        if reports && may_report(self.format, json) {
             self.scanner.begin();
             self.scanner.read(json);
         }
@@ -291,11 +299,12 @@ fn is_error(json: &[u8]) -> bool {
 
 /// Whether a line may report a usage. The line must have the key; that of many events has no value.
 fn may_report(format: StreamFormat, json: &[u8]) -> bool {
+    let key = format.report_key();
     if format == StreamFormat::Lines {
-        return OLLAMA_COUNT.find(json).is_some();
+        return key.find(json).is_some();
     }
-    USAGE.find_iter(json).any(|at| {
-        let value = json[at + USAGE.needle().len()..].trim_ascii_start().strip_prefix(b":");
+    key.find_iter(json).any(|at| {
+        let value = json[at + key.needle().len()..].trim_ascii_start().strip_prefix(b":");
         value.is_some_and(|value| !value.trim_ascii_start().starts_with(b"null"))
     })
 }
