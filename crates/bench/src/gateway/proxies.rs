@@ -232,7 +232,8 @@ fn haproxy(door: &str, backend: SocketAddr, limit: Option<usize>) -> String {
     let limit = limit.map(|limit| format!(" maxconn {limit}")).unwrap_or_default();
     format!(
         "global\n  nbthread 1\n  maxconn 8000\n  ssl-default-bind-options ssl-min-ver TLSv1.3\n\
-         defaults\n  mode http\n  option http-no-delay\n  timeout connect 10s\n  timeout client 60s\n\
+         defaults\n  mode http\n  option http-no-delay\n\
+         \x20 timeout connect 10s\n  timeout client 60s\n\
          \x20 timeout server 600s\n\
          \x20 http-reuse always\n\
          frontend clients\n  bind {door}\n  default_backend origin\n\

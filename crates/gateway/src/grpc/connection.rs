@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
 
 use super::Reply;
@@ -33,6 +33,8 @@ const TLS_HANDSHAKE: u8 = 0x16;
 const PREFACE: usize = 24;
 const PREFACE_PAUSE: Duration = Duration::from_millis(20);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// The most bytes of one read. The library for HTTP/2 alone reads 8 KB at most.
+const READ_MAX: usize = 32 << 10;
 
 /// Whether callers speak TLS: they may if there is a certificate, and must if it is required.
 #[derive(Clone, Debug)]
@@ -109,7 +111,7 @@ impl Calls {
             let response = (self.answer)(state, request);
             async move { Ok::<_, Infallible>(response) }
         });
-        let gathered = Gathered::new(stream);
+        let gathered = Gathered::new(BufReader::with_capacity(READ_MAX, stream));
         let stream = TokioIo::new(gathered.clone());
         let connection = builder(self.streams_max).serve_connection(stream, service);
         let mut connection = std::pin::pin!(connection);
