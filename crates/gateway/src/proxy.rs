@@ -4,8 +4,8 @@
 //! whether a failed one is repeated, `inner_error` knows a failure with a good status,
 //! `response_body` passes the response on, `stream_error` ends a stream that breaks off,
 //! `token_counter` counts the tokens on the way and `model_name` puts the client's model name back
-//! where another was sent. Otherwise bodies pass byte for byte. However a response ends, its request
-//! settles with the core.
+//! where another was sent. Otherwise bodies pass byte for byte. However a response ends, its
+//! request settles with the core.
 
 mod attempt;
 mod forward;

@@ -81,7 +81,7 @@ mod tests {
     fn a_count_that_is_two_per_cent_above_its_budget_is_an_error() {
         let budgets = Budgets::parse("# why\n\"request: a\" = 1000\n\"core: b\" = 200\n").unwrap();
         let of = |a, b| budgets.judge(&[("request: a", found(a)), ("core: b", found(b))]);
-        of(1020.0, 10.0).unwrap();
+        of(1019.0, 10.0).unwrap();
         let error = of(1021.0, 300.0).unwrap_err().to_string();
         assert!(error.contains("request: a: 1021, 2.1 % above 1000"), "{error}");
         assert!(error.contains("core: b: 300, 50.0 % above 200"), "{error}");
