@@ -229,7 +229,7 @@ fn read_as(
         blocks,
         claimed: estimate.tokens,
         choices: estimate.choices,
-        generates: kind.generates() || parts.uri.path() == path::MESSAGES,
+        generates: kind.generates() || parts.uri.path().ends_with(path::MESSAGES),
         measurable: kind.generates() && (streamed || fields.output.is_some()),
         streamed,
         ttl: controls.ttl().map(|asked| asked.min(ttl_of(config, flow.class))),

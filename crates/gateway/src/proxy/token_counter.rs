@@ -29,6 +29,9 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// tokens for each of them.
 const GROUPED: u64 = 2;
 
+/// A stream greets once for each choice, of which APIs allow so many.
+const GREETINGS_MAX: u64 = 128;
+
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
 /// The common end of Ollama's two keys.
 static OLLAMA_COUNT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"eval_count\""));
@@ -56,7 +59,8 @@ pub(crate) struct TokenCounter {
     tokens: u64,
     /// Those of them with text.
     with_text: u64,
-    /// The bytes of their text, or of a compressed response.
+    greetings: u64,
+    /// The bytes of the texts, or of a compressed response.
     bytes: u64,
     /// The beginning of a line that was cut by the end of a chunk.
     held: Vec<u8>,
@@ -104,9 +108,9 @@ impl StreamFormat {
 impl TokenCounter {
     pub(crate) fn new(format: StreamFormat) -> Self {
         let scanner = UsageScanner::new(format == StreamFormat::Events);
-        let (tokens, with_text, bytes) = (0, 0, 0);
+        let (tokens, with_text, greetings, bytes) = (0, 0, 0, 0);
         let (held, rest, rest_bytes) = (Vec::new(), LineRest::None, 0);
-        Self { format, tokens, with_text, bytes, held, rest, rest_bytes, scanner }
+        Self { format, tokens, with_text, greetings, bytes, held, rest, rest_bytes, scanner }
     }
 
     /// Reads a chunk. Returns whether tokens came with it.
@@ -247,6 +251,10 @@ impl TokenCounter {
         };
         match said {
             Said::Nothing => {}
+            Said::Greeting => {
+                self.greetings += 1;
+                self.tokens += u64::from(self.greetings > GREETINGS_MAX);
+            }
             Said::Other => self.tokens += 1,
             Said::Texts { choices, bytes } => {
                 self.tokens += choices;

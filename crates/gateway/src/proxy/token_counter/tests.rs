@@ -73,9 +73,7 @@ fn only_events_with_content_are_counted() {
         r#"{"choices":[{"text":"","finish_reason":"length"}]}"#,
         r#"{"choices":[],"timings":{"predicted_n":5}}"#,
         r#"{"choices": [ ], "usage": null}"#,
-        r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":""}}"#,
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{}}"#,
-        r#"{"type":"response.output_text.delta","delta":"","item_id":"i"}"#,
         r#"[DONE]"#,
     ];
     let something = [
@@ -102,6 +100,32 @@ fn only_events_with_content_are_counted() {
     let mut counter = read(StreamFormat::Events, &[b"data: {\"token\":{\"id\":1}}\n\n"]);
     assert_eq!((counter.tokens(), counter.with_text), (1, 0));
     assert_eq!(counter.usage().output, Some(1));
+}
+
+/// A token may have no text: one that is skipped, or a part of a letter. It counts, and is no
+/// floor. A greeting counts nothing as often as there can be choices.
+#[test]
+fn x05_tokens_without_text_count_and_greetings_do_not() {
+    let empty = [
+        r#"{"choices":[{"index":0,"delta":{"content":""},"token_ids":[128009]}]}"#,
+        r#"{"choices":[{"delta":{"content":"","role":null},"finish_reason":null}]}"#,
+        r#"{"choices":[{"delta":{"content":"","role":""},"finish_reason":""}]}"#,
+        r#"{"choices": [{"index":0,"text":"","finish_reason":null,"stop_reason":null}]}"#,
+        r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":""}}"#,
+        r#"{"type":"response.output_text.delta","delta":"","item_id":"i"}"#,
+    ];
+    for text in empty {
+        let event = format!("data: {text}\n\n");
+        let mut counter = read(StreamFormat::Events, &[event.repeat(2000).as_bytes()]);
+        assert_eq!((counter.tokens(), counter.with_text), (2000, 0), "{text}");
+        assert_eq!(counter.usage().output, Some(2000), "{text}");
+    }
+    let greeting =
+        "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    let counter = read(StreamFormat::Events, &[greeting.repeat(128).as_bytes()]);
+    assert_eq!(counter.tokens(), 0);
+    let counter = read(StreamFormat::Events, &[greeting.repeat(2000).as_bytes()]);
+    assert_eq!(counter.tokens(), 2000 - 128);
 }
 
 #[test]
@@ -183,6 +207,14 @@ fn x05_a_look_alike_is_no_usage_wherever_it_stands() {
         ];
         check(StreamFormat::Events, &events.concat(), [Some(7), Some(2), Some(3)]);
     }
+}
+
+/// LM Studio's own API reports in `stats`.
+#[test]
+fn x05_usage_of_lm_studio_is_read_from_its_stats() {
+    let text = "{\"output\":[{\"type\":\"message\",\"content\":\"x\"}],\
+        \"stats\":{\"input_tokens\":10,\"total_output_tokens\":2500,\"tokens_per_second\":4.5}}";
+    check(StreamFormat::Whole, text, [Some(10), None, Some(2500)]);
 }
 
 /// The end of a longer key is no key.
