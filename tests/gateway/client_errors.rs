@@ -3,7 +3,8 @@
 use super::status::named;
 use crate::support::gateway::{TWO, config};
 use crate::support::keys::Keys;
-use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat};
+use crate::support::scripted_response::Step;
+use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat};
 
 #[test]
 fn m03_g02_a_wrong_model_name_is_named_with_the_one_that_was_meant() {
@@ -130,6 +131,37 @@ fn m03_g02_clients_that_leave_before_an_answer_are_never_a_green_verdict() {
         let page = gateway.get("/status").json();
         if page["level"] == "ok" { Ok(()) } else { Err(page.to_string()) }
     });
+}
+
+/// A backend sends the first token of each stream and no more, and the clients give up.
+#[test]
+fn m03_g02_clients_that_leave_streams_that_stand_still_are_never_a_green_verdict() {
+    let backend = Backend::start(|_| ScriptedResponse::stream_begun("tide").then(Step::Silence));
+    let sections = format!("{TWO}[upstream]\nstall_timeout = \"10s\"\n");
+    let gateway = Gateway::start(&config(&sections, &[("one", backend.address())]));
+    let mut calls: Vec<_> = (0..2).map(|_| gateway.send(&chat("m").streamed())).collect();
+    calls.iter_mut().for_each(|call| assert_eq!(call.head().status, 200));
+    // That is longer than a look of the gateway at a stream.
+    gateway.await_metrics("still", |_| {
+        let page = gateway.get("/status").json();
+        let silent = page["backends"][0]["silent_seconds"].as_f64().unwrap_or(0.0);
+        if silent >= 3.0 { Ok(()) } else { Err(page["backends"].to_string()) }
+    });
+    drop(calls);
+    backend.await_left(2);
+    // Clients that stop streams which go on are served.
+    for left in 3..=5 {
+        let mut call = gateway.send(&chat("m").streamed());
+        assert_eq!(call.head().status, 200);
+        drop(call);
+        backend.await_left(left);
+    }
+    let found = named(&gateway, ("client_errors", "client_closed"), "");
+    let text = found["text"].as_str().unwrap();
+    assert!(
+        text.starts_with("2 of 2 requests") && text.ends_with("while it stood still"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -221,7 +221,8 @@ impl Observer {
                 self.model_labels.find(model, target).1.count(record);
             }
         }
-        if record.band.is_some() && record.first_byte.is_none() && record.outcome == outcome::LEFT {
+        let is_unserved = record.first_byte.is_none() || record.stood_still;
+        if record.outcome == outcome::LEFT && is_unserved && record.band.is_some() {
             self.left_unanswered.fetch_add(1, Relaxed);
         }
         self.workloads.count(record);

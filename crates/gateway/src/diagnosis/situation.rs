@@ -56,7 +56,7 @@ pub(crate) struct Situation {
     /// The last text in the place of a priority that names no band, and the requests with one.
     pub(crate) unknown_priority: String,
     pub(crate) unknown_priorities_last_minute: u64,
-    /// Requests of the last minute whose clients left before an answer came.
+    /// Requests of the last minute whose clients left without an answer.
     pub(crate) left_last_minute: u64,
     pub(crate) gates: Vec<GateCondition>,
     pub(crate) batch_queues: Vec<BatchQueueState>,

@@ -52,7 +52,7 @@ pub(crate) struct Sample {
     pub(crate) endings: BTreeMap<(Option<usize>, &'static str), u64>,
     /// Requests that named a priority that does not exist.
     pub(crate) unknown_priorities: u64,
-    /// Requests whose clients left before an answer came.
+    /// Requests whose clients left without an answer.
     pub(crate) left_unanswered: u64,
     /// Answered and failed attempts by backend.
     pub(crate) attempts: BTreeMap<Arc<str>, [u64; 2]>,

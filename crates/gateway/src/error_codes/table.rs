@@ -10,11 +10,12 @@ use super::{Blame, ErrorCode};
 pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
     code("ok", 0, Nobody, "a backend served the request"),
     code("client_closed", 499, Nobody, "the client disconnected")
-        .telling("were left by their clients before an answer came")
+        .telling("were left by their clients before an answer came, or while it stood still")
         .advising(
             "Compare the timeouts of the clients with the times of the responses (`tidegate top`): \
-             a client that gives up too soon is never served. Editors that complete code as \
-             somebody types leave most requests, and mean it.",
+             a client that gives up too soon is never served. If responses begin and stand still, \
+             see the model server. Editors that complete code as somebody types leave most \
+             requests, and mean it.",
         ),
     code(
         "client_stalled",

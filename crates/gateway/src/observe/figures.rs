@@ -57,7 +57,7 @@ impl Observer {
         self.unknown_paths.read().0
     }
 
-    /// Requests whose clients left before any response began.
+    /// Requests whose clients left before any response began, or while it stood still.
     pub(crate) fn left_unanswered(&self) -> u64 {
         self.left_unanswered.load(Relaxed)
     }
