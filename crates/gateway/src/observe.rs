@@ -240,6 +240,13 @@ impl Observer {
         }
     }
 
+    /// Counts and logs a connection that ended so before it had a request.
+    pub(crate) fn refused_connection(&self, outcome: &'static str) {
+        let status = ErrorCode::of(outcome).status;
+        let record = Record { band: None, status, outcome, ..Record::empty() };
+        self.ended(&record, &RequestCounters::default());
+    }
+
     /// Begins the trace of a request, if traces are on and the request is sampled.
     pub(crate) fn begin_trace(&self, headers: &HeaderMap, now: Time) -> Option<Box<RequestTrace>> {
         self.tracer.as_ref()?.begin(headers, now)

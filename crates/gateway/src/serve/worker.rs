@@ -1,5 +1,6 @@
 //! One worker: a thread that serves connections over HTTP/1.1 and HTTP/2.
 
+use std::error::Error;
 use std::future::poll_fn;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -34,8 +35,10 @@ use crate::upstream::Pool;
 
 /// How often unused connections are closed.
 const TIDY_EVERY: Duration = Duration::from_secs(10);
-/// How long the rest of a refused request is read.
+/// How long the rest of a refused request is read, and on how many connections at once: each has
+/// one of the files that are left to the process itself.
 const LINGER: Duration = Duration::from_secs(1);
+const LINGERING_MAX: usize = 16;
 /// Connections at once to the status pages, if they have an address of their own.
 const PAGE_CONNECTIONS_MAX: usize = 1024;
 /// Requests at once on one connection of HTTP/2.
@@ -99,8 +102,7 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
         false => (&state.page_connections, state.open_files.pages(PAGE_CONNECTIONS_MAX)),
     };
     let Some(_place) = connections.join(most) else {
-        let _ = stream.try_write(&raw(&Fault::Overloaded.into()));
-        return;
+        return Box::pin(refuse_for_room(&worker, stream)).await;
     };
     let arrival = Arrival::of(&stream, worker.tls.is_some());
     let Some((stream, certificate)) = client_stream(&worker, stream).await else { return };
@@ -121,18 +123,34 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     });
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);
-    // An error means that the client broke off, which ends its requests by itself.
     if state.is_closing() {
-        let _ = connection.await;
-        return;
+        return ended(&worker, connection.await);
     }
     let mut waker = QuietWaker::default();
     tokio::select! {
         biased;
-        _ = poll_fn(|context| waker.poll(connection.as_mut(), context)) => return,
+        end = poll_fn(|context| waker.poll(connection.as_mut(), context)) => {
+            return ended(&worker, end);
+        }
         () = LazyWaker::new(state.closing()) => connection.as_mut().graceful_shutdown(),
     }
-    let _ = connection.await;
+    ended(&worker, connection.await);
+}
+
+/// Counts a connection that ended because no request could be read. Any other error means that the
+/// client broke off, which ends its requests by itself.
+fn ended(worker: &Worker, end: Result<(), Box<dyn Error + Send + Sync>>) {
+    let error = end.err().and_then(|error| error.downcast::<hyper::Error>().ok());
+    if error.is_some_and(|error| error.is_parse()) {
+        count_refused(worker, "unreadable_request");
+    }
+}
+
+/// Counts a connection without a request, as far as clients may use the API there.
+fn count_refused(worker: &Worker, code: &'static str) {
+    if worker.doors.api {
+        worker.state.observer.refused_connection(code);
+    }
 }
 
 /// The stream of a connection after its handshake, and the certificate of its client.
@@ -149,20 +167,34 @@ async fn client_stream(
             Some((ClientStream::Tls(stream), certificate))
         }
         Err(HandshakeError::PlainHttp(stream)) => {
-            Box::pin(refuse_plain_http(stream)).await;
+            count_refused(worker, Fault::TlsRequired.code());
+            Box::pin(refuse(stream, Fault::TlsRequired)).await;
             None
         }
         Err(error) => {
             tracing::debug!(%error, "no TLS handshake");
+            if matches!(error, HandshakeError::Failed(_)) {
+                count_refused(worker, "tls_failed");
+            }
             None
         }
     }
 }
 
-/// Tells a client without TLS what this port speaks. The client's request is read, because a
-/// connection that closes with unread bytes may lose the response.
-async fn refuse_plain_http(mut stream: TcpStream) {
-    let _ = stream.try_write(&raw(&Fault::TlsRequired.into()));
+/// Refuses a connection beyond those that there may be. Where many are refused at once, some of
+/// their clients lose the response.
+async fn refuse_for_room(worker: &Worker, stream: TcpStream) {
+    count_refused(worker, Fault::Overloaded.code());
+    match worker.state.refused_connections.join(LINGERING_MAX) {
+        Some(_place) => refuse(stream, Fault::Overloaded).await,
+        None => _ = stream.try_write(&raw(&Fault::Overloaded.into())),
+    }
+}
+
+/// Refuses a client for all of its connection. Its request is read, because a connection that
+/// closes with unread bytes may lose the response.
+async fn refuse(mut stream: TcpStream, fault: Fault) {
+    let _ = stream.try_write(&raw(&fault.into()));
     let _ = stream.shutdown().await;
     let mut bytes = [0; 4096];
     let rest = async { while matches!(stream.read(&mut bytes).await, Ok(1..)) {} };
