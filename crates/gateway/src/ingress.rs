@@ -34,6 +34,7 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -190,7 +191,7 @@ fn read_as(
     let resolved = model.and_then(|model| config.resolve_model(model, draw));
     let renamed = controls.rewrite().filter(|_| model.is_some());
     let target = renamed.or(resolved.map(|resolved| resolved.target));
-    allowed(tenant, (model, renamed), &parts.method)?;
+    allowed(tenant, (model, renamed), &fields, parts)?;
     let origin = WorkloadContext::of(controls.workload);
     let session = fields.session.best(controls.session.and_then(text));
     let attributes = RequestAttributes {
@@ -261,20 +262,25 @@ fn prompt_blocks(
     fields.prompt_text.blocks(body, CacheScope { model, tenant })
 }
 
-/// Checks that a tenant may use the model that the client names, and the one that a header of the
-/// client puts in its place. Work without a model could go to any model.
+/// Checks that a tenant may use the model that the client names, the one that a header of the
+/// client puts in its place, and those that are named where some server would take them from. Work
+/// without a model could go to any model.
 fn allowed(
     tenant: Option<&Tenant>,
     (model, renamed): (Option<&str>, Option<&str>),
-    method: &Method,
+    fields: &BodyFields<'_>,
+    parts: &Parts,
 ) -> Result<(), Fault> {
-    let Some(tenant) = tenant else { return Ok(()) };
-    let works = !path::is_read(method) && *method != Method::OPTIONS;
-    let refused = match model {
-        None if works && !tenant.models.is_empty() => Some(""),
-        model => model.into_iter().chain(renamed).find(|model| !tenant.may_use(model)),
-    };
-    refused.map_or(Ok(()), |model| Err(Fault::ModelNotAllowed(model.to_owned())))
+    let Some(tenant) = tenant.filter(|tenant| !tenant.models.is_empty()) else { return Ok(()) };
+    let works = !path::is_read(&parts.method) && parts.method != Method::OPTIONS;
+    if works && model.is_none() {
+        return Err(Fault::ModelNotAllowed(String::new()));
+    }
+    let elsewhere = path::named_models(&parts.method, &parts.uri).into_iter().map(Cow::Owned);
+    let named = model.into_iter().chain(renamed).map(Cow::Borrowed);
+    let mut named = named.chain(fields.adapter()).chain(elsewhere);
+    let refused = named.find(|name| !tenant.may_use(name));
+    refused.map_or(Ok(()), |name| Err(Fault::ModelNotAllowed(name.into_owned())))
 }
 
 /// The name of the target, which most often is that of the model.

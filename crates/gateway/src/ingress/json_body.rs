@@ -23,6 +23,7 @@ use crate::reply::Fault;
 #[derive(Debug, Default)]
 pub(super) struct BodyFields<'a> {
     model: ModelField<'a>,
+    adapter: ModelField<'a>,
     /// Ollama's older field for the model.
     name: NameField<'a>,
     pub(super) stream: Option<bool>,
@@ -63,7 +64,7 @@ pub(super) enum NameEncoding {
     Plain,
 }
 
-/// The `model` field of a body. One that is null is none.
+/// The `model` field of a body, or another one that names a model. One that is null is none.
 #[derive(Debug, Default)]
 enum ModelField<'a> {
     #[default]
@@ -190,6 +191,15 @@ impl<'a> BodyFields<'a> {
         }
     }
 
+    /// The adapter that the model is to have; empty if it may be any.
+    pub(super) fn adapter(&self) -> Option<Cow<'a, str>> {
+        match &self.adapter {
+            ModelField::None => None,
+            ModelField::Text(text) => Some(text.read()),
+            ModelField::NotText => Some(Cow::Borrowed("")),
+        }
+    }
+
     /// The model that Ollama should describe. Older clients give it as `name`, and leave `model`
     /// out or empty.
     pub(super) fn described_model(&self) -> Result<Option<ModelName<'a>>, Fault> {
@@ -230,7 +240,8 @@ impl<'a> BodyFields<'a> {
             Err(problem) => return Err(ScanError::Key(problem)),
         };
         match key {
-            BodyKey::Model => self.take_model(scanner)?,
+            BodyKey::Model => self.model = ModelField::next(scanner)?,
+            BodyKey::Adapter => self.adapter = ModelField::next(scanner)?,
             BodyKey::Name => self.take_name(scanner)?,
             BodyKey::Stream => self.stream = small(scanner)?.bool_value(name)?,
             BodyKey::Background => self.background |= !is_off(scanner)?,
@@ -260,18 +271,6 @@ impl<'a> BodyFields<'a> {
             }
             value => PromptSize::default().add(Place::Text, value, scanner)?,
         }
-        Ok(())
-    }
-
-    fn take_model(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
-        self.model = match scanner.value()? {
-            JsonValue::String(text) => ModelField::Text(text),
-            JsonValue::Null => ModelField::None,
-            value => {
-                PromptSize::default().add(Place::Text, value, scanner)?;
-                ModelField::NotText
-            }
-        };
         Ok(())
     }
 
@@ -312,6 +311,21 @@ fn tier(scanner: &mut JsonScanner<'_>) -> Result<Option<Band>, ScanError> {
             None
         }
     })
+}
+
+// === impl ModelField ===
+
+impl<'a> ModelField<'a> {
+    fn next(scanner: &mut JsonScanner<'a>) -> Result<Self, ScanError> {
+        Ok(match scanner.value()? {
+            JsonValue::String(text) => Self::Text(text),
+            JsonValue::Null => Self::None,
+            value => {
+                PromptSize::default().add(Place::Text, value, scanner)?;
+                Self::NotText
+            }
+        })
+    }
 }
 
 // === impl ModelName ===

@@ -51,12 +51,14 @@ pub(crate) const MESSAGES: &str = "/v1/messages";
 /// The files of models, which Ollama takes.
 const BLOBS: &str = "/api/blobs/";
 pub(super) const CARDS: &str = "/v1/models/";
+/// The models of OpenAI's older API.
+pub(super) const ENGINES: &str = "/v1/engines/";
 
 /// The paths of lists, which the gateway answers itself.
 const LISTS: [&str; 5] = ["/v1/models", "/v1/files", "/v1/batches", "/api/tags", "/api/version"];
 
 /// The beginnings of paths that go on with an id.
-pub(super) const OBJECTS: [&str; 4] = [BLOBS, CARDS, "/v1/files/", "/v1/batches/"];
+pub(super) const OBJECTS: [&str; 5] = [BLOBS, CARDS, ENGINES, "/v1/files/", "/v1/batches/"];
 
 /// Every path that a lock is on, or by which a request is read.
 pub(super) fn known() -> impl Iterator<Item = &'static str> {
