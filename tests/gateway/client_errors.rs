@@ -109,6 +109,37 @@ fn m03_g02_a_path_that_does_not_exist_is_named_with_the_one_that_was_meant() {
     assert!(advice.starts_with("Did they mean /v1/chat/completions?"), "{advice}");
 }
 
+/// Anybody sends requests to paths that do not exist: one of a scanner does not hide the mistake of
+/// a client.
+#[test]
+fn m03_g02_a_scanner_does_not_hide_the_path_that_a_client_meant() {
+    let backend = Backend::quick();
+    let gateway = Gateway::start(&config(TWO, &[("one", backend.address())]));
+    let post = |path: &str| {
+        let wrong = HttpRequest { path: path.into(), ..chat("m") };
+        assert_eq!(gateway.ask(&wrong).status, 404);
+    };
+    (0..6).for_each(|_| post("/chat/completions"));
+    post("/wp-login.php");
+    let found = named(&gateway, ("client_errors", "not_found"), "");
+    let text = found["text"].as_str().unwrap();
+    assert!(text.ends_with("mostly at /chat/completions"), "{text}");
+    let advice = found["advice"].as_str().unwrap();
+    assert!(advice.starts_with("Did they mean /v1/chat/completions?"), "{advice}");
+}
+
+#[test]
+fn m03_g02_bytes_that_are_no_http_are_never_a_green_verdict() {
+    let backend = Backend::quick();
+    let gateway = Gateway::start(&config(TWO, &[("one", backend.address())]));
+    for _ in 0..6 {
+        assert_eq!(Call::open(gateway.address(), b"GARBAGE\r\n\r\n").head().status, 400);
+    }
+    let found = named(&gateway, ("client_errors", "unreadable_request"), "");
+    let text = found["text"].as_str().unwrap();
+    assert!(text.contains("requests of the last minute were no requests of HTTP"), "{text}");
+}
+
 #[test]
 fn m03_g02_clients_that_leave_before_an_answer_are_never_a_green_verdict() {
     let backend = Backend::held();

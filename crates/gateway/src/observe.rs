@@ -33,6 +33,7 @@ mod ticket_ids;
 mod ticket_labels;
 mod timestamp;
 mod traces;
+mod unknown_paths;
 mod unknown_texts;
 mod workload_counters;
 
@@ -73,6 +74,7 @@ use prometheus_writer::MetricsText;
 use tenant_counters::CountersByTenant;
 use ticket_ids::TicketIds;
 use ticket_labels::TicketLabels;
+use unknown_paths::UnknownPaths;
 use unknown_texts::UnknownTexts;
 use workload_counters::WorkloadCounters;
 
@@ -106,8 +108,8 @@ pub(crate) struct Observer {
     ticket_ids: TicketIds,
     ended: EndedRequests,
     unknown_priorities: UnknownTexts,
-    unknown_paths: UnknownTexts,
-    /// Requests whose clients left before any response began.
+    unknown_paths: UnknownPaths,
+    /// Requests whose clients left before any response began, or while it stood still.
     left_unanswered: AtomicU64,
     /// Whether the shutdown cuts what ends unfinished.
     cuts: AtomicBool,
@@ -329,8 +331,8 @@ impl Observer {
     }
 
     /// Counts a request to a path that does not exist.
-    pub(crate) fn unknown_path(&self, path: &str) {
-        self.unknown_paths.add(path);
+    pub(crate) fn unknown_path(&self, path: &str, now: Time) {
+        self.unknown_paths.add(path, now);
     }
 
     /// Copies the state of the core. A scrape does nothing else under the lock.

@@ -227,7 +227,6 @@ impl Trends {
         situation.unknown_priorities_last_minute = sample.unknown_priorities.saturating_sub(before);
         let before = base.map_or(sample.left_unanswered, |base| base.left_unanswered);
         situation.left_last_minute = sample.left_unanswered.saturating_sub(before);
-        // The last wrong path is known for ever.
         let is_recent = |reason| counts.get(reason).is_some_and(|count| count.last_minute > 0);
         situation.client_mistakes.retain(|mistake| is_recent(mistake.reason));
         situation.refusals = counts.into_values().collect();

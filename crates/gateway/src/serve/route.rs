@@ -151,7 +151,7 @@ async fn refuse_path(
     }
     let (parts, body) = request.into_parts();
     request_body::pass_over(&parts.headers, body).await;
-    worker.state.observer.unknown_path(parts.uri.path());
+    worker.state.observer.unknown_path(parts.uri.path(), worker.state.clock.now());
     let mut record = record_of(worker, &parts);
     record.band = None;
     unread(record, fault.into(), format, &parts)
