@@ -41,6 +41,30 @@ fn x05_withdrawing_the_last_admin_key_opens_no_page() {
     assert_eq!(status(None), 401);
 }
 
+/// The same where the keys stand in the configuration.
+#[test]
+fn x05_removing_the_last_key_from_the_configuration_opens_no_page() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let admin = keys.make(&["--admin", "change", "--name", "operator"]);
+    let file = fs::read_to_string(keys.file()).unwrap();
+    let text = |keys: &[&str]| {
+        config(&format!("[auth]\nkeys = {keys:?}\n"), &[("one", backend.address())])
+    };
+    let gateway = Gateway::launch(&text(&[file.lines().last().unwrap()]));
+    let statuses = |key: &str| {
+        let drain = HttpRequest::post("/backends/one/drain", "");
+        [HttpRequest::get("/status"), drain].map(|ask| gateway.ask(&ask.key(key)).status)
+    };
+    assert_eq!(statuses(""), [401, 401]);
+    assert_eq!(statuses(&admin), [200, 200]);
+    gateway.rewrite(&text(&[]));
+    eventually("withdrawn", || match statuses(&admin) {
+        [401, 401] => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert_eq!(statuses(""), [401, 401]);
+}
+
 #[test]
 fn x05_open_pages_do_not_open_the_accounts_at_the_address_of_clients() {
     let (keys, backend) = (Keys::new(), Backend::quick());
