@@ -19,6 +19,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use super::ProxiedRequest;
 use super::attempt::{AttemptFailure, AttemptOutcome};
+use super::inner_error::begins_with_error;
 use crate::backend::{Attempt, Endpoint};
 use crate::reply::Fault;
 use crate::request::Request;
@@ -63,15 +64,21 @@ fn full(value: Option<&HeaderValue>) -> Attempt {
     Attempt::Full(value.and_then(|value| retry_after(value, clock::since_epoch())))
 }
 
-pub(super) fn judge(response: Response<UpstreamBody>) -> AttemptOutcome {
+/// The same for a response that a model may have written.
+pub(super) fn judge(response: Response<UpstreamBody>, generated: bool) -> AttemptOutcome {
     let status = response.status();
-    let attempt = verdict(status, || response.headers().get(header::RETRY_AFTER));
+    let mut attempt = verdict(status, || response.headers().get(header::RETRY_AFTER));
+    let is_error = generated && status.is_success() && begins_with_error(response.body().begun());
+    if is_error {
+        attempt = Attempt::Failed;
+    }
     let position = match attempt {
         Attempt::Answered => return AttemptOutcome::Answered(Box::new(response)),
         Attempt::Full(_) => RequeuePosition::Original,
         _ => RequeuePosition::Back,
     };
-    let text = format!("it answered {status}");
+    let inside = if is_error { " with an error inside" } else { "" };
+    let text = format!("it answered {status}{inside}");
     let response = (!status.is_informational()).then(|| Box::new(response));
     AttemptOutcome::Failed(AttemptFailure { attempt, reached: true, position, response, text })
 }
