@@ -121,6 +121,10 @@ fn x03_idle_connections_to_backends_take_no_files_from_others() {
     let [door, pages] = [gateway.addresses()[0], gateway.addresses()[1]];
     let status = || Call::open(pages, &HttpRequest::get("/status").bytes()).finish().json();
     let most = status()["connections"]["most"].as_u64().unwrap() as usize;
+    eventually("both ready", || match status()["backends_ready"].as_u64() {
+        Some(2) => Ok(()),
+        ready => Err(format!("{ready:?}")),
+    });
     for (name, backend) in ["one", "two", "one"].into_iter().zip([0, 1, 0].map(|at| &backends[at]))
     {
         let request = chat("m").header("X-Target-Backend", name).bytes();

@@ -211,8 +211,10 @@ impl Budget {
         }
         self.reading = Some(reading);
         let exact = self.settings.allows(&reading);
+        // Where nothing serves, the end of one of our requests makes no room for another.
+        let serves = reading.system > 0.0;
         self.shown = match (self.settings.basis, exact) {
-            (Basis::Measured { transit, .. }, Some(_)) => self.seen_in(&reading, transit),
+            (Basis::Measured { transit, .. }, Some(_)) if serves => self.seen_in(&reading, transit),
             _ => 0,
         };
         let total = exact.map_or(0, |exact| self.whole(exact));

@@ -124,6 +124,19 @@ fn d03_a_closed_gate_sends_nothing_before_a_newer_reading() {
 }
 
 #[test]
+fn d03_a_system_without_servers_gets_nothing_however_many_of_our_requests_end() {
+    let mut budget = Budget::new(law(0.2));
+    budget.read(at(1.0, 10.0, 1));
+    assert_eq!(go(&mut budget, 1, 1), 8);
+    budget.read(at(1.0, 0.0, 2));
+    for ended in 0..8 {
+        assert_eq!(budget.allowance(now(2)), Allowance::Closed, "{ended} have ended");
+        budget.ended(1, now(2));
+    }
+    assert_eq!(go(&mut budget, 1, 2), 0);
+}
+
+#[test]
 fn d03_a_stated_number_is_reduced_by_all_of_our_requests() {
     let mut budget = Budget::new(law_of(Basis::Stated, 0.0));
     for second in 1..10 {
