@@ -125,7 +125,7 @@ pub(super) const PLACES: &[Mutant] = &[
     Mutant {
         name: "places that auto has found are not given to asks that wait",
         file: "controller/progress.rs",
-        site: "(!was_open || «more»)",
+        site: "!was_open || «places.is_some_and(more)»",
         instead: "false",
         noticed_by: "reserve::o01_kept_places_do_not",
     },

@@ -180,7 +180,7 @@ impl Client {
         self.rest(head, began, first).await
     }
 
-    /// Asks for a stream of so many events, of which each comes when this client has the one before.
+    /// Asks for a stream of so many events; each comes when this client has the one before.
     pub(crate) async fn follow(
         &mut self,
         request: &Request,
