@@ -45,6 +45,8 @@ pub(crate) enum StreamFormat {
     Lines,
     /// One piece of JSON.
     Whole,
+    /// Plain text, such as a transcription.
+    Text,
     /// Compressed: nothing of it can be read.
     Encoded,
     /// Something else, such as audio.
@@ -60,7 +62,7 @@ pub(crate) struct TokenCounter {
     /// Those of them with text.
     with_text: u64,
     greetings: u64,
-    /// The bytes of the texts, or of a compressed response.
+    /// The bytes of the texts, or of a response in plain text or compressed.
     bytes: u64,
     /// The beginning of a line that was cut by the end of a chunk.
     held: Vec<u8>,
@@ -95,6 +97,8 @@ impl StreamFormat {
             Self::Lines
         } else if name.windows(4).any(|word| word == b"json") {
             Self::Whole
+        } else if name.starts_with(b"text/") {
+            Self::Text
         } else {
             Self::Opaque
         }
@@ -142,7 +146,7 @@ impl TokenCounter {
                 self.is_error.get_or_insert_with(|| is_error(chunk));
                 self.scanner.read(chunk);
             }
-            StreamFormat::Encoded => self.bytes += chunk.len() as u64,
+            StreamFormat::Text | StreamFormat::Encoded => self.bytes += chunk.len() as u64,
             StreamFormat::Opaque => {}
         }
         self.tokens > before
@@ -189,6 +193,7 @@ impl TokenCounter {
     fn by_length(&self) -> Option<u64> {
         let tokens = match self.format {
             StreamFormat::Whole => self.scanner.text_bytes().div_ceil(BYTES_PER_TOKEN),
+            StreamFormat::Text => self.bytes.div_ceil(BYTES_PER_TOKEN),
             // A compressed byte stands for several.
             StreamFormat::Encoded => self.bytes,
             StreamFormat::Events | StreamFormat::Lines | StreamFormat::Opaque => 0,

@@ -190,6 +190,8 @@ fn nothing_said_is_nothing_known() {
     }
     let audio = b"{\"usage\":{\"prompt_tokens\":5}}";
     assert_eq!(read(StreamFormat::Opaque, &[audio]).usage(), TokenUsage::default());
+    let text = read(StreamFormat::Text, &[audio]).usage();
+    assert_eq!(text, TokenUsage { by_length: Some(8), ..TokenUsage::default() });
     let compressed = read(StreamFormat::Encoded, &[audio]).usage();
     assert_eq!(compressed, TokenUsage { by_length: Some(29), ..TokenUsage::default() });
 }
