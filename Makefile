@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo setup test build-tests check loop bench soak simulate study overload goals caches autoscaling site \
+.PHONY: help demo setup test build-tests check budgets loop bench soak simulate study overload goals caches autoscaling site \
 	chaos fuzz kills audit chart cluster packages sbom reproducible
 
 help: ## show the targets
@@ -20,9 +20,9 @@ test: export RUST_TEST_THREADS ?= 4
 test: ## format, lints, documents and every test
 	$(CARGO) fmt --all --check
 	@$(MAKE) --no-print-directory -j2 setup build-tests
-	@log=target/check.log; nice -n 19 $(MAKE) --no-print-directory check >$$log 2>&1 & check=$$!; \
+	@log=target/check.log; nice -n 19 $(MAKE) --no-print-directory check budgets >$$log 2>&1 & check=$$!; \
 		$(CARGO) test --workspace --locked; tests=$$?; \
-		wait $$check || { cat target/check.log; echo "make check failed: see above"; exit 1; }; \
+		wait $$check || { cat target/check.log; echo "make check budgets failed: see above"; exit 1; }; \
 		exit $$tests
 
 build-tests:
@@ -36,6 +36,12 @@ check: ## format, lints and documents alone
 	$(CARGO) clippy --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --lib --bins --examples --no-deps \
 		--document-private-items --locked --quiet
+
+# Counts are the same on a busy machine, so this runs beside the tests.
+budgets: ## instructions of requests and of the core; an error if one exceeds its budget (WRITE=1)
+	$(CARGO) build --profile counted --locked --no-default-features -p tidegate -p bench
+	$${CARGO_TARGET_DIR:-target}/counted/tidegate-bench instructions --budgets crates/bench/budgets.toml \
+		$(if $(WRITE),--write)
 
 loop: ## the core's own tests, for working on it
 	$(CARGO) test -p flow --lib
@@ -61,7 +67,7 @@ bench: ## the core against a bare structure, the gateway against a bare proxy, t
 	$(CARGO) run --release -p bench -- epp
 	$(CARGO) run --release -p bench -- batch
 	$(CARGO) run --release -p bench --features memory -- core
-	@if command -v valgrind >/dev/null; then tools/callgrind.sh; else echo "no instruction counts: install Debian's valgrind"; fi
+	$(CARGO) run --release -p bench -- instructions
 
 site: ## the documents as a site with a search field, in target/site
 	@tools/site.sh

@@ -129,6 +129,10 @@ fn g01_files_of_our_own_imply_no_profile() {
     ] {
         assert_eq!(profile_of(Path::new(file)), None, "{file}");
     }
+    // The document of Nexus has no tenants.
+    let file = fresh_file();
+    fs::write(&file, "[queue]\nmax_size = 100\n[[tenants]]\nname = \"lab\"\n").unwrap();
+    assert_eq!(profile_of(&file), None);
 }
 
 /// Other rules hold at once, so the log says so.

@@ -22,6 +22,7 @@ need sqlite3 sqlite3
 need systemd-nspawn systemd-container
 need tmux tmux
 need umoci umoci
+need valgrind valgrind
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 
 if [ ${#packages[@]} -gt 0 ]; then

@@ -48,7 +48,7 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "prompts weigh where no backend has a part of them",
         file: "controller/routing.rs",
-        site: "let shared = «!blocks.is_empty() && usable.clone().any(|at| held(at) > 0)»;",
+        site: "let shared = «usable.clone().any(|at| prefixes(at).begins(blocks.hashes()))»;",
         instead: "true",
         noticed_by: "caches::k01_without",
     },

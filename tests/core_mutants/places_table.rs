@@ -68,9 +68,9 @@ pub(super) const PLACES: &[Mutant] = &[
     },
     Mutant {
         name: "kept places stop the growth of auto",
-        file: "auto_watermark.rs",
-        site: "let closed = «self.closed_by().or_else(|| self.held_by().filter(|_| held))»;",
-        instead: "self.closed_by()",
+        file: "controller/progress.rs",
+        site: "None if «is_held()» =>",
+        instead: "false && is_held()",
         noticed_by: "reserve::o01_kept_places_do_not",
     },
     Mutant {
@@ -125,7 +125,7 @@ pub(super) const PLACES: &[Mutant] = &[
     Mutant {
         name: "places that auto has found are not given to asks that wait",
         file: "controller/progress.rs",
-        site: "(!was_open || «more»)",
+        site: "!was_open || «places.is_some_and(more)»",
         instead: "false",
         noticed_by: "reserve::o01_kept_places_do_not",
     },

@@ -405,6 +405,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "budget::",
     },
     Mutant {
+        name: "a gate that our own requests fill is closed",
+        file: "budget.rs",
+        site: "_ if self.part().saturating_add(«self.shown as i64») <= 0 => Allowance::Closed,",
+        instead: "0",
+        noticed_by: "budget::d03",
+    },
+    Mutant {
         name: "a budget keeps the validity of readings that it began with",
         file: "budget.rs",
         site: "self.settings.stale_after = «stale_after»;",

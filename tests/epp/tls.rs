@@ -47,6 +47,8 @@ fn x04_x02_envoy_speaks_tls_to_a_picker_without_any_setting() {
     assert_eq!(picker.ask(&chat("m").streamed()).status, 200);
 }
 
+const READ_AGAIN: &str = "the certificates were read again";
+
 #[test]
 fn x04_x02_envoy_checks_the_certificate_of_a_folder_and_its_renewal() {
     let (authority, backend) = (Authority::new("test"), Backend::quick());
@@ -60,9 +62,11 @@ fn x04_x02_envoy_checks_the_certificate_of_a_folder_and_its_renewal() {
     assert_eq!(picker.ask(&chat("m")).status, 200);
     // An open connection stays, and a new one gets the new certificate, which Envoy does not trust.
     write(&certificates, &Authority::new("other").issue(&["picker.example"]));
-    picker.gateway.process.await_log("the certificates were read again", 1);
+    picker.gateway.process.await_log(READ_AGAIN, 1);
     assert_eq!(picker.ask(&chat("m")).status, 200);
+    let before = picker.gateway.process.log().matches(READ_AGAIN).count();
     write(&certificates, &authority.issue(&["picker.example"]));
+    picker.gateway.process.await_log(READ_AGAIN, before + 1);
     picker.envoy.kill();
     picker.restart_envoy();
     assert_eq!(picker.ask(&chat("m")).status, 200);

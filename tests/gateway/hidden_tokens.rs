@@ -208,3 +208,41 @@ fn x05_thinking_in_one_piece_counts() {
     let [_, _, output] = charged(&backend, &[HttpRequest::post("/api/generate", ask)]);
     assert!((10_000..10_100).contains(&output), "{output}");
 }
+
+/// Tokens without text, which an engine sends for those it skips, and answers of LM Studio's own
+/// API and of Anthropic's behind a prefix: no way to 2,000 tokens costs a handful.
+#[test]
+fn x05_no_event_without_text_and_no_path_hides_a_response() {
+    let (long, hidden) = ("word ".repeat(2000), "\"token_ids\":[128009]");
+    let delta =
+        |text: &str| format!("{{\"choices\":[{{\"delta\":{{\"content\":{text:?}}},{hidden}}}]}}");
+    let text = |text: &str| format!("{{\"choices\":[{{\"text\":{text:?},{hidden}}}]}}");
+    let stream = |first: String, then: String| {
+        let events = [event(&first), event(&then).repeat(2000), event("[DONE]")].concat();
+        ScriptedResponse::stream(&[&events])
+    };
+    let whole = |body: Value| ScriptedResponse::json(200, &body.to_string());
+    let output = json!([{"type": "message", "content": long}]);
+    let stats = json!({"input_tokens": 10, "total_output_tokens": 2500});
+    let choices = json!([{"message": {"content": long}}]);
+    let content = json!([{"type": "text", "text": long}]);
+    let cases = [
+        ("/v1/chat/completions", stream(delta("a"), delta("")), 2001),
+        ("/v1/completions", stream(text("a"), text("")), 2001),
+        ("/api/v1/chat", whole(json!({"output": output, "stats": stats})), 2500),
+        ("/api/v0/chat/completions", whole(json!({"choices": choices, "stats": {}})), 2500),
+        ("/v1/messages", whole(json!({"role": "assistant", "content": content})), 2500),
+        ("/openai/v1/messages", whole(json!({"role": "assistant", "content": content})), 2500),
+        ("/api/v1/messages", whole(json!({"role": "assistant", "content": content})), 2500),
+    ];
+    let ask = json!({"model": "m", "messages": [], "prompt": "a", "input": "a"}).to_string();
+    let mut hidden: Vec<String> = Vec::new();
+    for (path, response, least) in cases {
+        let backend = Backend::start(move |_| response.clone());
+        let [_, _, output] = charged(&backend, &[HttpRequest::post(path, ask.clone())]);
+        if !(least..least + 10).contains(&output) {
+            hidden.push(format!("{path}: {output}, not {least}"));
+        }
+    }
+    assert!(hidden.is_empty(), "{hidden:#?}");
+}

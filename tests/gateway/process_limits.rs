@@ -68,6 +68,35 @@ fn x03_clients_take_no_more_files_than_the_process_may_open() {
     assert_eq!(log.matches(told).count(), 1, "{log}");
 }
 
+/// Connections that do nothing have all places. Each further client hears so although it has sent a
+/// request, and the operator sees why nobody is served.
+#[test]
+fn x03_m03_clients_beyond_connections_max_hear_so_and_are_counted() {
+    let backend = Backend::quick();
+    let gateway = limited("-n 1024", "[server]\nconnections_max = 4\n", &[&backend]);
+    let [door, pages] = [gateway.addresses()[0], gateway.addresses()[1]];
+    let idle = (0..4).map(|_| {
+        let mut call = Call::open(door, &HttpRequest::get("/v1/models").bytes_kept());
+        assert_eq!(call.answer().unwrap().status, 200);
+        call
+    });
+    let idle: Vec<Call> = idle.collect();
+    for _ in 0..20 {
+        let long = chat("m").with("padding", "x".repeat(1 << 20));
+        let response = Call::open(door, &long.bytes()).finish();
+        assert_eq!((response.status, response.code().as_str()), (503, "overloaded"));
+    }
+    let found = eventually("found", || {
+        let page = Call::open(pages, &HttpRequest::get("/status").bytes()).finish().json();
+        let findings = page["findings"].as_array().cloned().unwrap_or_default();
+        findings.into_iter().find(|one| one["subject"] == "overloaded").ok_or(page.to_string())
+    });
+    assert_eq!((&found["id"], &found["level"]), (&"requests_refused".into(), &"trouble".into()));
+    assert!(found["text"].as_str().unwrap().starts_with("20 requests were not served"), "{found}");
+    assert!(found["advice"].as_str().unwrap().contains("4 of 4 are open"), "{found}");
+    drop(idle);
+}
+
 /// Whether the log blames a backend for the limit of the gateway.
 fn assert_blameless(gateway: &Process) {
     let log = gateway.log();
@@ -92,6 +121,10 @@ fn x03_idle_connections_to_backends_take_no_files_from_others() {
     let [door, pages] = [gateway.addresses()[0], gateway.addresses()[1]];
     let status = || Call::open(pages, &HttpRequest::get("/status").bytes()).finish().json();
     let most = status()["connections"]["most"].as_u64().unwrap() as usize;
+    eventually("both ready", || match status()["backends_ready"].as_u64() {
+        Some(2) => Ok(()),
+        ready => Err(format!("{ready:?}")),
+    });
     for (name, backend) in ["one", "two", "one"].into_iter().zip([0, 1, 0].map(|at| &backends[at]))
     {
         let request = chat("m").header("X-Target-Backend", name).bytes();

@@ -52,6 +52,40 @@ fn n05_an_error_of_the_backend_is_tried_elsewhere() {
     }
 }
 
+/// Engines report errors with status 200.
+#[test]
+fn n05_an_error_inside_a_response_is_tried_elsewhere() {
+    let error = "{\"error\":{\"message\":\"EngineCore encountered an issue\",\"code\":500}}";
+    let event = format!("data: {error}\n\n");
+    let lines = ["content-type: application/x-ndjson"];
+    let ollama = HttpRequest::post("/api/chat", "{\"model\":\"m\",\"messages\":[]}");
+    let cases = [
+        (urgent().streamed(), ScriptedResponse::stream(&[&event, "data: [DONE]\n\n"])),
+        (urgent(), ScriptedResponse::json(200, error)),
+        (
+            ollama.header("X-Latency-Critical", "true"),
+            ScriptedResponse::with_headers(200, &lines, "{\"error\":\"CUDA error\"}\n"),
+        ),
+    ];
+    for (ask, answer) in cases {
+        let bad = Backend::start(move |_| answer.clone());
+        let good = Backend::quick();
+        let gateway = Gateway::start(&preferring(TWO, &bad, &good));
+        let answer = gateway.ask(&ask);
+        let used = answer.header("x-backend-used");
+        assert_eq!((answer.status, used), (200, Some("second")), "{}", answer.text());
+        assert_eq!((bad.seen().len(), good.seen().len()), (1, 1));
+        assert_eq!(gateway.backend("first")["failures"], 1);
+    }
+    // No other backend would answer this one better.
+    let error = "{\"error\":{\"message\":\"too long\",\"code\":400}}";
+    let bad = Backend::start(move |_| ScriptedResponse::json(200, error));
+    let good = Backend::quick();
+    let gateway = Gateway::start(&preferring(TWO, &bad, &good));
+    assert_eq!(gateway.ask(&urgent()).text(), error);
+    assert_eq!((bad.seen().len(), good.seen().len()), (1, 0));
+}
+
 #[test]
 fn n05_an_error_of_the_request_itself_is_passed_on() {
     for status in [400, 401, 404, 409, 422] {

@@ -101,6 +101,24 @@ fn m03_a_dead_backend_is_named() {
     assert_eq!(said.matches("refused").count(), 1, "{said}");
 }
 
+/// What waits for a dead backend is not the fault of those who sent it.
+#[test]
+fn m03_what_waits_for_a_dead_backend_is_no_flood() {
+    let backend = Backend::start(|_| ScriptedResponse::json(503, "{}"));
+    let gateway = Gateway::before("", &backend);
+    let calls: Vec<_> = (0..20).map(|_| gateway.send(&chat("m"))).collect();
+    // Longer than a flood needs to be a finding.
+    eventually("a while", || {
+        let page = gateway.get("/status").json();
+        assert!(!page["findings"].to_string().contains("one_flow"), "{page}");
+        match page["queue"]["oldest_seconds"].as_f64() {
+            Some(9.0..) if page["findings"][0]["id"] == "no_backend_ready" => Ok(()),
+            _ => Err(page.to_string()),
+        }
+    });
+    drop(calls);
+}
+
 /// After one response the router avoids it, so that response must be enough.
 #[test]
 fn m03_a_backend_with_slow_tokens_is_named_after_one_response() {

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::{Value, json};
+
 use crate::support::gateway::config;
 use crate::support::keys::Keys;
 use crate::support::tools::run;
@@ -37,6 +39,30 @@ fn x05_withdrawing_the_last_admin_key_opens_no_page() {
         other => Err(other.to_string()),
     });
     assert_eq!(status(None), 401);
+}
+
+/// The same where the keys stand in the configuration.
+#[test]
+fn x05_removing_the_last_key_from_the_configuration_opens_no_page() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let admin = keys.make(&["--admin", "change", "--name", "operator"]);
+    let file = fs::read_to_string(keys.file()).unwrap();
+    let text = |keys: &[&str]| {
+        config(&format!("[auth]\nkeys = {keys:?}\n"), &[("one", backend.address())])
+    };
+    let gateway = Gateway::launch(&text(&[file.lines().last().unwrap()]));
+    let statuses = |key: &str| {
+        let drain = HttpRequest::post("/backends/one/drain", "");
+        [HttpRequest::get("/status"), drain].map(|ask| gateway.ask(&ask.key(key)).status)
+    };
+    assert_eq!(statuses(""), [401, 401]);
+    assert_eq!(statuses(&admin), [200, 200]);
+    gateway.rewrite(&text(&[]));
+    eventually("withdrawn", || match statuses(&admin) {
+        [401, 401] => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert_eq!(statuses(""), [401, 401]);
 }
 
 #[test]
@@ -86,6 +112,42 @@ fn x05_a_tenant_changes_no_models() {
         assert_eq!(gateway.ask(&call).code(), "invalid_request", "{path}");
     }
     assert!(backend.seen().iter().all(|seen| seen.method == "GET"));
+}
+
+/// Servers take the name of a model from more places than `model`.
+#[test]
+fn x05_no_other_place_that_names_a_model_passes_its_lock() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let key = keys.tenant("alpha", "a");
+    let sections = format!(
+        "{}[[tenants]]\nname = \"alpha\"\nmodels = [\"m\"]\n[admin]\nwithout_key = \"all\"\n",
+        keys.section()
+    );
+    let gateway = Gateway::before(&sections, &backend);
+    let ask = |path: &str, adapter: Value| {
+        let body = json!({"model": "m", "prompt": "a", "lora_path": adapter});
+        gateway.ask(&HttpRequest::post(path, body.to_string()).key(&key))
+    };
+    let refused = |name: &str| {
+        let paths = [
+            format!("/v1/models/{name}:predict"),
+            format!("/v1/models/{name}%3Agenerate"),
+            format!("/v1/engines/{name}/completions"),
+            format!("/v1/engines/{name}/chat/completions"),
+            format!("/v1/chat/completions?model={name}"),
+            format!("/v1/completions?a=1;Model={name}"),
+        ];
+        let mut statuses = paths.map(|path| ask(&path, Value::Null).status).to_vec();
+        statuses.push(ask("/v1/chat/completions", json!(name)).status);
+        let read = HttpRequest::get(&format!("/v1/anything?model={name}")).key(&key);
+        statuses.push(gateway.ask(&read).status);
+        statuses.into_iter().filter(|status| *status == 403).count()
+    };
+    assert_eq!(ask("/v1/chat/completions", json!(["m"])).code(), "model_not_allowed");
+    assert_eq!(refused("secret"), 8);
+    assert_eq!(backend.seen().len(), 0);
+    assert_eq!(refused("m"), 0);
+    assert_eq!(backend.seen().len(), 8);
 }
 
 /// To open a named pipe waits for a writer. The old keys stay, and the next file counts.

@@ -144,6 +144,33 @@ fn x04_plain_http_to_a_port_with_tls_is_told_so() {
     assert!(response.text().contains("write the URL with https://"), "{}", response.text());
 }
 
+/// All that an operator hears of such clients is that they have no success.
+#[test]
+fn x04_m03_clients_without_a_handshake_are_never_a_green_verdict() {
+    let (authority, other) = (Authority::new("test"), Authority::new("other"));
+    let backend = model_server();
+    let gateway = TlsGateway::start(&authority.issue(&["a.example"]), ("", ONE), &backend, &[]);
+    for _ in 0..6 {
+        assert!(!gateway.curl(&other, "a.example", &[]).status.success());
+        assert_eq!(Call::open(gateway.address(), &chat("m").bytes()).finish().status, 400);
+    }
+    // A look at the port alone is no client.
+    for _ in 0..6 {
+        drop(Call::open(gateway.address(), b""));
+    }
+    let wanted = [
+        "6 of 12 requests of the last minute failed in the handshake of TLS",
+        "6 of 12 requests of the last minute spoke HTTP to a port with TLS",
+    ];
+    eventually("told", || {
+        let mut page = openssl(&gateway, &HttpRequest::get("/status"));
+        let mut text = String::new();
+        page.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        page.wait().unwrap();
+        if wanted.iter().all(|wanted| text.contains(wanted)) { Ok(()) } else { Err(text) }
+    });
+}
+
 /// A connection that has begun stays, a broken file changes nothing, a good one is used at once.
 #[test]
 fn x04_certificates_are_replaced_without_dropping_a_connection() {

@@ -1,12 +1,15 @@
 //! G01: request queuing and prioritization in Nexus.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
 use serde_json::json;
 
 use super::backend;
 use crate::support::gateway::{CONFIGURED, ONE};
 use crate::support::queueing::succeed;
 use crate::support::scripted_response::Step;
-use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat};
+use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
 
 /// The section of `nexus.toml`, with these limits.
 fn queue(max_size: u32, max_wait_seconds: u32) -> String {
@@ -175,6 +178,53 @@ fn g01_n05_a_failing_request_is_tried_again_until_it_succeeds() {
     let answer = gateway.ask(&chat("m").tag("patient"));
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(backend.tags(), ["patient"; 7]);
+}
+
+/// FR-005 after an outage: high requests that have failed go before normal ones that have not.
+#[test]
+fn g01_n05_after_an_outage_high_requests_go_first_although_they_have_failed() {
+    let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(String::new())));
+    let (ended, serves) = (Arc::clone(&over), Arc::clone(&served));
+    let backend = Backend::start(move |seen| {
+        if !ended.load(Ordering::SeqCst) {
+            return ScriptedResponse::json(500, "{}");
+        }
+        serves.lock().unwrap().push_str(&seen.tag());
+        ScriptedResponse::ok()
+    });
+    // A health check that passes would end the ejection.
+    let sections = format!("[health]\ninterval = \"1h\"\n{}", queue(100, 30));
+    let gateway = Gateway::before(&sections, &backend);
+    let mut calls: Vec<_> = (0..3).map(|_| gateway.send(&high("m").tag("h"))).collect();
+    eventually("ejected", || match gateway.backend("one")["state"].as_str() {
+        Some("ejected") => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    calls.extend((3..6).map(|others| gateway.enqueue(&chat("m").tag("n"), others)));
+    over.store(true, Ordering::SeqCst);
+    succeed(calls);
+    assert_eq!(*served.lock().unwrap(), "hhhnnn");
+}
+
+/// FR-005, FR-013: between the attempts of a high request at a backend that serves others, normal
+/// ones go for as long as the queue of the document rests.
+#[test]
+fn g01_n05_a_high_request_that_fails_is_back_before_many_normal_ones_have_gone() {
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&attempts);
+    let backend = Backend::start(move |seen| match seen.tag().as_str() {
+        "h" if counted.fetch_add(1, Ordering::SeqCst) < 9 => ScriptedResponse::json(500, "{}"),
+        _ => ScriptedResponse::ok().after_ms(30),
+    });
+    let gateway = Gateway::before(&queue(100, 30), &backend);
+    let failing = gateway.send(&high("m").tag("h"));
+    while attempts.load(Ordering::SeqCst) < 10 {
+        assert_eq!(gateway.ask(&chat("m").tag("n")).status, 200);
+    }
+    succeed([failing]);
+    // Two fit into a pause, and one is there at its end.
+    let normal = backend.tags().iter().filter(|tag| *tag == "n").count();
+    assert!(normal <= 9 * 3 + 1, "{normal} normal requests passed");
 }
 
 /// The same edge case: also a request that a full backend refuses goes to the back.

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::controller::{self, CountedCycles};
 use crate::gateway::{self, FloorProxy, without_priorities};
+use crate::instructions::Instructions;
 use crate::runner::{Selection, Suite};
 use crate::soak::Soak;
 use crate::{batch, epp, recorded};
@@ -40,15 +41,15 @@ enum Verb {
   cargo run --release -p bench --features memory -- core --only memory
                                           bytes for each waiting ask")]
     Core(Selection),
-    /// Run an exact number of cycles and print nothing, for tools that count instructions.
-    ///
-    /// Runs with the same `--prepared` differ in nothing but their cycles; see tools/callgrind.sh.
+    Instructions(Instructions),
+    /// Run an exact number of cycles and print nothing; `instructions` counts these.
+    #[command(hide = true)]
     Cycles(CountedCycles),
     Engine(Engine),
     /// Measure the gateway against a bare hyper proxy and nginx.
     ///
     /// The proxies run on a core of their own and take turns in short rounds, so that ratios hold
-    /// on a busy machine. Needs Debian's nginx-light and valgrind for all tables; reports which of
+    /// on a busy machine. Needs Debian's nginx-light and haproxy for all tables; reports which of
     /// them is missing. Takes some minutes.
     #[command(after_help = "Examples:
   tidegate-bench gateway --quick            a first impression in a minute
@@ -149,6 +150,7 @@ impl Cli {
             Verb::Core(selection) => {
                 controller::measure(&selection, &mut std::io::stderr())?.print(selection.json, out)
             }
+            Verb::Instructions(instructions) => instructions.run(out),
             Verb::Cycles(cycles) => cycles.run(),
             Verb::Engine(engine) => recorded::compare(&engine.profile, &engine.recording, out),
             Verb::Gateway(selection) => measure(gateway::suite(), &selection, None, out),

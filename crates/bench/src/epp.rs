@@ -14,6 +14,9 @@ mod throughput;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use envoy_setup::picker_arguments;
+pub(crate) use grpc::Caller;
+
 use crate::gateway::process::Cores;
 use crate::runner::Suite;
 

@@ -4,7 +4,7 @@
 //! process, on another core. The proxies take turns in short rounds, because on a shared machine
 //! only measurements of the same second can be compared.
 
-mod auth_cost;
+pub(crate) mod auth_cost;
 mod bands;
 mod busy;
 mod cost;
@@ -13,7 +13,6 @@ mod floor;
 mod grant;
 mod headline;
 mod http1;
-mod instructions;
 mod latency;
 pub(crate) mod load;
 mod measured;
@@ -69,7 +68,6 @@ pub(crate) fn suite() -> Suite {
             ("workloads", |bench| Box::pin(workloads::measure(bench))),
             ("memory", |bench| Box::pin(memory_at_10k::measure(bench))),
             ("headline", |bench| Box::pin(headline::measure(bench))),
-            ("instructions", |bench| Box::pin(instructions::measure(bench))),
         ],
     }
 }
@@ -85,7 +83,6 @@ fn notes() -> Vec<String> {
             without_priorities::program().is_none(),
             "No gateway without priorities: tidegate-bench without-priorities",
         ),
-        (!instructions::available(), "No instructions counted: apt-get install valgrind"),
     ];
     all.into_iter().filter(|(applies, _)| *applies).map(|(_, note)| note.to_owned()).collect()
 }

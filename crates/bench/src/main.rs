@@ -9,6 +9,7 @@ mod cli;
 mod controller;
 mod epp;
 mod gateway;
+mod instructions;
 mod recorded;
 mod report;
 mod runner;

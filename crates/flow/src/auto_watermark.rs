@@ -338,12 +338,10 @@ impl AutoState {
         self.metrics.take(observation, &mut self.caps);
     }
 
-    /// Records whether the backend is closed; `wanted` says whether an ask waits for it, and `held`
-    /// whether asks wait only because places are kept free.
-    pub(crate) fn watch(&mut self, wanted: bool, held: bool, now: Time) {
-        let closed = self.closed_by().or_else(|| self.held_by().filter(|_| held));
-        self.blocked_time.note(closed.filter(|_| wanted), now);
-        self.pace.blocked_time.note(closed.filter(|_| wanted), now);
+    /// Records the bound that keeps asks waiting for the backend, if one does.
+    pub(crate) fn note_blocking(&mut self, bound: Option<AutoBound>, now: Time) {
+        self.blocked_time.note(bound, now);
+        self.pace.blocked_time.note(bound, now);
     }
 
     /// The backend is ready again: its engine may be a new one, with cold caches.

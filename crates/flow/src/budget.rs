@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A reading describes one moment. Requests that were sent or have ended since then are not in it,
-//! so the budget counts on from the reading. Every caller sees the same count. That is the
-//! difference between a budget and a gate that many workers read at the same time.
+//! so the budget counts on from the reading: *D* is the share that is free now, by the last reading
+//! and all that we know since. Every caller sees the same count. That is the difference between a
+//! budget and a gate that many workers read at the same time.
 //!
 //! * A *measured* reading includes our own requests. With `shown` of them in the reading and `held`
 //!   in flight now, `N + shown − held` may go: each request that is sent takes a place, and each
@@ -119,11 +120,13 @@ pub enum Allowance {
     /// The gateway reported that it is full. Nothing goes for at least this long, and not before a
     /// reading that was made later.
     Congested(Span),
-    /// The free share is at or below the baseline.
+    /// The free share is at or below the baseline, and our own load is not what keeps it there:
+    /// nothing goes before a newer reading.
     Closed,
     /// The budget is too small for every dispatcher to have a part of it.
     NoShare,
-    /// The whole budget is in flight.
+    /// Our own requests fill the system up to the baseline, or up to the budget: the next one goes
+    /// when enough of them have ended.
     Spent,
 }
 
@@ -208,8 +211,10 @@ impl Budget {
         }
         self.reading = Some(reading);
         let exact = self.settings.allows(&reading);
+        // Where nothing serves, the end of one of our requests makes no room for another.
+        let serves = reading.system > 0.0;
         self.shown = match (self.settings.basis, exact) {
-            (Basis::Measured { transit, .. }, Some(_)) => self.seen_in(&reading, transit),
+            (Basis::Measured { transit, .. }, Some(_)) if serves => self.seen_in(&reading, transit),
             _ => 0,
         };
         let total = exact.map_or(0, |exact| self.whole(exact));
@@ -293,8 +298,9 @@ impl Budget {
             _ if self.share.is_none() => Allowance::NoShare,
             Ok(left) if left > 0 => Allowance::Left(left),
             _ if paused => congested,
-            _ if self.total <= 0 => Allowance::Closed,
-            _ if self.part() == 0 => Allowance::NoShare,
+            _ if self.total > 0 && self.part() == 0 => Allowance::NoShare,
+            // However many of our requests end, none may take their place.
+            _ if self.part().saturating_add(self.shown as i64) <= 0 => Allowance::Closed,
             _ => Allowance::Spent,
         }
     }

@@ -66,10 +66,15 @@ impl PrefixIndex {
         self.limit
     }
 
+    /// Whether anything of a prompt is held.
+    pub(crate) fn begins(&self, prompt: &[u64]) -> bool {
+        self.held > 0 && prompt.first().is_some_and(|&first| self.holds(first))
+    }
+
     /// The number of blocks at the beginning of a prompt that are held.
     pub fn held_of(&self, prompt: &[u64]) -> usize {
         // Most prompts have nothing in common with others.
-        if self.held == 0 || !prompt.first().is_some_and(|&first| self.holds(first)) {
+        if !self.begins(prompt) {
             return 0;
         }
         prompt.partition_point(|&hash| self.holds(hash))

@@ -11,6 +11,7 @@ mod places;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ask::{BackendId, ModelId};
+use crate::auto_watermark::AutoBound;
 use crate::latency::Latency;
 use crate::links::NONE;
 use crate::prefill_rate::PrefillRate;
@@ -373,17 +374,19 @@ impl Supply {
         self.by_id.get(&id).copied()
     }
 
-    /// Updates whether a backend is open under `auto`.
-    pub(crate) fn refresh(&mut self, backend: u32) {
+    /// Updates whether a backend is open under `auto`; returns the bound that closes it.
+    pub(crate) fn refresh(&mut self, backend: u32) -> Option<AutoBound> {
         let at = &mut self.backends[backend as usize];
-        let open = at.is_open();
+        let closed_by = at.auto.closed_by();
+        let open = at.ready && closed_by.is_none();
         if std::mem::replace(&mut at.open, open) == open {
-            return;
+            return closed_by;
         }
         for &pool in &at.pools {
             let count = &mut self.pools[pool as usize].open;
             *count = if open { *count + 1 } else { *count - 1 };
         }
+        closed_by
     }
 }
 

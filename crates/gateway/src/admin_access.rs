@@ -207,7 +207,7 @@ fn open_pages(config: &Config) -> OpenPages {
 /// Whether the status pages ask for a key or a certificate.
 pub(crate) fn has_keys(config: &Config) -> bool {
     // Also without a single key: to withdraw the last key must not open the pages.
-    let has_keys = config.auth.key_file.is_some() || !config.auth.keys.is_empty();
+    let has_keys = config.auth.key_file.is_some() || config.auth.keys.is_some();
     let has_tokens = config.admin.kubernetes_tokens;
     !config.tenants.is_empty() || has_keys || has_tokens || config.admin.has_certificates()
 }

@@ -5,6 +5,7 @@
 //! one frame, and a caller that resets its stream drops the work at once.
 
 mod connection;
+mod gathered;
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -68,7 +69,7 @@ pub(crate) struct Incoming {
 
 /// The messages to a caller. They leave when the caller's connection has room.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outgoing(Arc<Mutex<BytesMut>>);
+pub(crate) struct Outgoing(Arc<Mutex<Vec<u8>>>);
 
 /// The response body of a call.
 pub(crate) struct Reply {
@@ -228,10 +229,10 @@ impl Outgoing {
     }
 
     fn take(&self) -> Bytes {
-        self.buffer().split().freeze()
+        std::mem::take(&mut *self.buffer()).into()
     }
 
-    fn buffer(&self) -> MutexGuard<'_, BytesMut> {
+    fn buffer(&self) -> MutexGuard<'_, Vec<u8>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

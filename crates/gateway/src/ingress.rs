@@ -34,6 +34,7 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -42,6 +43,7 @@ use flow::{Band, FlowClass, PromptBlocks, Span};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
+use self::body_prompts::BodyPrompts;
 use self::content_encoding::{encoding, plain};
 use self::content_type::{ContentType, FORM_OF_TEXT};
 use self::cost_estimate::CostEstimate;
@@ -181,7 +183,8 @@ fn read_as(
     let encoding = encoding(kind.needs_model(), &controls, &parts.headers)?;
     let (body, decoded) = plain(encoding, body, config.server.body_limit)?;
     let body = with_deployment(body, deployment)?;
-    let (fields, named) = look((kind, parts.uri.path()), &controls, &body)?;
+    let mut fields = BodyFields::default();
+    let named = look((kind, parts.uri.path()), &controls, &body, &mut fields)?;
     let charges_tokens = tenant.is_some() || config.cost == Cost::Tokens;
     if kind == RequestKind::Response && fields.background && charges_tokens {
         return Err(Fault::InvalidRequest(BACKGROUND.into()));
@@ -190,7 +193,7 @@ fn read_as(
     let resolved = model.and_then(|model| config.resolve_model(model, draw));
     let renamed = controls.rewrite().filter(|_| model.is_some());
     let target = renamed.or(resolved.map(|resolved| resolved.target));
-    allowed(tenant, (model, renamed), &parts.method)?;
+    allowed(tenant, (model, renamed), &fields, parts)?;
     let origin = WorkloadContext::of(controls.workload);
     let session = fields.session.best(controls.session.and_then(text));
     let attributes = RequestAttributes {
@@ -229,7 +232,7 @@ fn read_as(
         blocks,
         claimed: estimate.tokens,
         choices: estimate.choices,
-        generates: kind.generates() || parts.uri.path() == path::MESSAGES,
+        generates: kind.generates() || parts.uri.path().ends_with(path::MESSAGES),
         measurable: kind.generates() && (streamed || fields.output.is_some()),
         streamed,
         ttl: controls.ttl().map(|asked| asked.min(ttl_of(config, flow.class))),
@@ -261,20 +264,25 @@ fn prompt_blocks(
     fields.prompt_text.blocks(body, CacheScope { model, tenant })
 }
 
-/// Checks that a tenant may use the model that the client names, and the one that a header of the
-/// client puts in its place. Work without a model could go to any model.
+/// Checks that a tenant may use the model that the client names, the one that a header of the
+/// client puts in its place, and those that are named where some server would take them from. Work
+/// without a model could go to any model.
 fn allowed(
     tenant: Option<&Tenant>,
     (model, renamed): (Option<&str>, Option<&str>),
-    method: &Method,
+    fields: &BodyFields<'_>,
+    parts: &Parts,
 ) -> Result<(), Fault> {
-    let Some(tenant) = tenant else { return Ok(()) };
-    let works = !path::is_read(method) && *method != Method::OPTIONS;
-    let refused = match model {
-        None if works && !tenant.models.is_empty() => Some(""),
-        model => model.into_iter().chain(renamed).find(|model| !tenant.may_use(model)),
-    };
-    refused.map_or(Ok(()), |model| Err(Fault::ModelNotAllowed(model.to_owned())))
+    let Some(tenant) = tenant.filter(|tenant| !tenant.models.is_empty()) else { return Ok(()) };
+    let works = !path::is_read(&parts.method) && parts.method != Method::OPTIONS;
+    if works && model.is_none() {
+        return Err(Fault::ModelNotAllowed(String::new()));
+    }
+    let elsewhere = path::named_models(&parts.method, &parts.uri).into_iter().map(Cow::Owned);
+    let named = model.into_iter().chain(renamed).map(Cow::Borrowed);
+    let mut named = named.chain(fields.adapter()).chain(elsewhere);
+    let refused = named.find(|name| !tenant.may_use(name));
+    refused.map_or(Ok(()), |name| Err(Fault::ModelNotAllowed(name.into_owned())))
 }
 
 /// The name of the target, which most often is that of the model.
@@ -304,22 +312,24 @@ fn with_deployment(body: Bytes, deployment: Option<String>) -> Result<Bytes, Fau
     }
 }
 
-/// The fields of the body, and the model that it names. If the path needs a model, an invalid body
-/// is an error. On any other path the backend judges the body, as far as all servers read it alike:
-/// some look at the content type, and some at the first bytes alone. So a body that begins as an
-/// object must be one, whatever its type: of JSON lines, some servers would read the first.
+/// Reads the fields of the body, and returns the model that it names. If the path needs a model, an
+/// invalid body is an error. On any other path the backend judges the body, as far as all servers
+/// read it alike: some look at the content type, and some at the first bytes alone. So a body that
+/// begins as an object must be one, whatever its type: of JSON lines, some servers would read the
+/// first.
 fn look<'a>(
     (kind, path): (RequestKind, &str),
     controls: &ControlHeaders<'_>,
     body: &'a [u8],
-) -> Result<(BodyFields<'a>, Option<ModelName<'a>>), Fault> {
+    fields: &mut BodyFields<'a>,
+) -> Result<Option<ModelName<'a>>, Fault> {
     let is_read = kind.needs_model() || !(body.is_empty() || path::is_blob(path));
     if !is_read {
-        return Ok((BodyFields::default(), None));
+        return Ok(None);
     }
     let content_type = ContentType::of(controls)?;
     if kind.needs_model() {
-        let fields = json_body::parse(body)?;
+        fields.parse(body)?;
         let named = match kind {
             RequestKind::Description => fields.described_model()?,
             _ => fields.model()?,
@@ -328,22 +338,23 @@ fn look<'a>(
             let text = "'model' is missing: name the model.";
             return Err(Fault::InvalidModel(text.into()));
         };
-        return Ok((fields, Some(checked(named)?)));
+        return Ok(Some(checked(named)?));
     }
     if content_type.is("multipart/form-data") {
         let form = form_model::read(content_type.text(), body)?;
-        return Ok((BodyFields::none(form.size), form.model.map(checked).transpose()?));
+        fields.prompts = BodyPrompts::of_size(form.size);
+        return form.model.map(checked).transpose();
     }
     if json_body::begins_object(body) {
-        let fields = json_body::parse(body)?;
-        let named = fields.model()?.map(checked).transpose()?;
-        return Ok((fields, named));
+        fields.parse(body)?;
+        return fields.model()?.map(checked).transpose();
     }
     if content_type.is(FORM_OF_TEXT) {
         let text = "The body is a form without files, which is not read here: send JSON.";
         return Err(Fault::InvalidRequest(text.into()));
     }
-    Ok((BodyFields::none(PromptSize::of_bytes(body.len())), None))
+    fields.prompts = BodyPrompts::of_size(PromptSize::of_bytes(body.len()));
+    Ok(None)
 }
 
 /// Whether a body that was read as JSON is labelled as a form, as curl labels what it sends. A

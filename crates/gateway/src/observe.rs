@@ -33,6 +33,7 @@ mod ticket_ids;
 mod ticket_labels;
 mod timestamp;
 mod traces;
+mod unknown_paths;
 mod unknown_texts;
 mod workload_counters;
 
@@ -42,7 +43,7 @@ pub(crate) mod tests;
 pub(crate) use ended_requests::RequestMistake;
 pub(crate) use last_answers::LastRefusals;
 pub(crate) use metrics::ProcessStatus;
-pub(crate) use outcome::UNSEEN;
+pub(crate) use outcome::{FAILED_BY_BACKEND, UNSEEN};
 pub(crate) use prometheus_writer::MetricsFormat;
 pub(crate) use record::{ChargedTokens, Record};
 pub(crate) use snapshot::Snapshot;
@@ -73,6 +74,7 @@ use prometheus_writer::MetricsText;
 use tenant_counters::CountersByTenant;
 use ticket_ids::TicketIds;
 use ticket_labels::TicketLabels;
+use unknown_paths::UnknownPaths;
 use unknown_texts::UnknownTexts;
 use workload_counters::WorkloadCounters;
 
@@ -106,8 +108,8 @@ pub(crate) struct Observer {
     ticket_ids: TicketIds,
     ended: EndedRequests,
     unknown_priorities: UnknownTexts,
-    unknown_paths: UnknownTexts,
-    /// Requests whose clients left before any response began.
+    unknown_paths: UnknownPaths,
+    /// Requests whose clients left before any response began, or while it stood still.
     left_unanswered: AtomicU64,
     /// Whether the shutdown cuts what ends unfinished.
     cuts: AtomicBool,
@@ -221,7 +223,8 @@ impl Observer {
                 self.model_labels.find(model, target).1.count(record);
             }
         }
-        if record.band.is_some() && record.first_byte.is_none() && record.outcome == outcome::LEFT {
+        let is_unserved = record.first_byte.is_none() || record.stood_still;
+        if record.outcome == outcome::LEFT && is_unserved && record.band.is_some() {
             self.left_unanswered.fetch_add(1, Relaxed);
         }
         self.workloads.count(record);
@@ -237,6 +240,13 @@ impl Observer {
         if let Some(access) = self.access.as_ref().filter(|_| self.logs_requests) {
             access.write(record);
         }
+    }
+
+    /// Counts and logs a connection that ended so before it had a request.
+    pub(crate) fn refused_connection(&self, outcome: &'static str) {
+        let status = ErrorCode::of(outcome).status;
+        let record = Record { band: None, status, outcome, ..Record::empty() };
+        self.ended(&record, &RequestCounters::default());
     }
 
     /// Begins the trace of a request, if traces are on and the request is sampled.
@@ -321,8 +331,8 @@ impl Observer {
     }
 
     /// Counts a request to a path that does not exist.
-    pub(crate) fn unknown_path(&self, path: &str) {
-        self.unknown_paths.add(path);
+    pub(crate) fn unknown_path(&self, path: &str, now: Time) {
+        self.unknown_paths.add(path, now);
     }
 
     /// Copies the state of the core. A scrape does nothing else under the lock.

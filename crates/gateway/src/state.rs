@@ -51,6 +51,8 @@ pub(crate) struct State {
     pub(crate) connections: Connections,
     /// Those to the status pages at an address of their own.
     pub(crate) page_connections: Connections,
+    /// Those that were refused, while the rest of what they send is read.
+    pub(crate) refused_connections: Connections,
     pub(crate) body_memory: Arc<BodyMemory>,
     /// The memory of responses that clients have not read.
     pub(crate) unread_memory: Arc<BodyMemory>,
@@ -135,6 +137,7 @@ impl State {
             backend_files,
             connections: Connections::default(),
             page_connections: Connections::default(),
+            refused_connections: Connections::default(),
             body_memory: Arc::default(),
             unread_memory: Arc::default(),
             large_bodies: LargeBodies::new(),

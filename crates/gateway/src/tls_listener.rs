@@ -63,7 +63,10 @@ pub(crate) enum HandshakeError {
     TimedOut,
     /// Newer handshakes took its place.
     Displaced,
-    /// The client left, or broke a rule of TLS, or has no certificate that is accepted here.
+    /// The client came to look whether the port is open.
+    Nothing,
+    /// The client left, or broke a rule of TLS, or does not accept the certificate that it got, or
+    /// has none that is accepted here.
     Failed(std::io::Error),
 }
 
@@ -117,9 +120,10 @@ impl TlsListener {
 
     async fn shake(&self, stream: TcpStream) -> Result<Box<TlsStream<Socket>>, HandshakeError> {
         let mut first = [0];
-        let read = stream.peek(&mut first).await.map_err(HandshakeError::Failed)?;
-        if read > 0 && first[0] != HANDSHAKE {
-            return Err(HandshakeError::PlainHttp(stream));
+        match stream.peek(&mut first).await {
+            Ok(0) | Err(_) => return Err(HandshakeError::Nothing),
+            Ok(_) if first[0] != HANDSHAKE => return Err(HandshakeError::PlainHttp(stream)),
+            Ok(_) => {}
         }
         let acceptor = TlsAcceptor::from(Arc::clone(&self.certificates.loaded().config));
         let accepted = acceptor.accept(Socket::new(stream)).await;
@@ -270,6 +274,7 @@ impl fmt::Display for HandshakeError {
             Self::PlainHttp(_) => f.write_str("the client speaks HTTP without TLS"),
             Self::TimedOut => f.write_str("the client took too long"),
             Self::Displaced => f.write_str("too many handshakes at once"),
+            Self::Nothing => f.write_str("the client sent nothing"),
             Self::Failed(error) => error.fmt(f),
         }
     }

@@ -17,8 +17,6 @@ const FIFO: Effort = Effort { batches: 400, steps: 4096 };
 /// A dequeue compares up to a thousand lines, so that a shorter batch is long enough.
 const WORKLOAD: Effort = Effort { batches: 120, steps: 256 };
 
-const FLOOR_RATIO_MAX: f64 = 1.5;
-
 /// The steady state, and how much dearer it becomes from the smallest queue to the largest.
 pub(crate) fn measure(run: &mut Runner<'_>) -> Result<Vec<Table>> {
     let title = "Steady state: settle the oldest, grant the next, offer one more";
@@ -38,7 +36,6 @@ pub(crate) fn measure(run: &mut Runner<'_>) -> Result<Vec<Table>> {
             push(&mut table, name, alone(shape, effort)?, None);
         }
     }
-    judge(&mut table);
     let growth = growth(&table);
     Ok(vec![table, growth])
 }
@@ -54,16 +51,6 @@ pub(crate) fn push(table: &mut Table, name: String, core: Sample, floor: Option<
     let [least, median] = [floor.map(|floor| floor.min), floor.map(|floor| floor.median)];
     let ratios = [least.map(|floor| core.min / floor), median.map(|floor| core.median / floor)];
     table.push(name, [Some(core.min), Some(core.median), least, median, ratios[0], ratios[1]]);
-}
-
-/// Holds the worst step against the limit, with its name.
-pub(crate) fn judge(table: &mut Table) {
-    let ratios = table.rows.iter().filter_map(|(name, figures)| Some((name, figures[4]?)));
-    let worst = ratios.max_by(|(_, one), (_, other)| one.total_cmp(other));
-    if let Some((name, ratio)) = worst {
-        let what = format!("worst fifo cycle over the floor's: {name}");
-        table.target(what, FLOOR_RATIO_MAX, ratio);
-    }
 }
 
 fn growth(cycles: &Table) -> Table {

@@ -2,7 +2,7 @@
 
 use flow::Order;
 
-use super::cycles::{against_floor_table, filling, judge, push};
+use super::cycles::{against_floor_table, filling, push};
 use super::measure;
 use super::paper_scale::{Scale, figures};
 use super::sample::Sample;
@@ -52,7 +52,7 @@ fn q10_a_cycle_costs_little_more_in_a_long_queue() {
 /// number, and no faster. A full cluster has little to choose from.
 #[test]
 fn q10_a_request_costs_no_more_than_its_engines() {
-    for (waiting, most) in [(1000, 50.0), (0, 500.0)] {
+    for (waiting, most) in [(1000, 100.0), (0, 500.0)] {
         let held = |engines| {
             let scale = Scale { engines, flows: 1000, waiting, engines_of_model: engines };
             figures(scale, 5).unwrap()[3]
@@ -93,19 +93,6 @@ fn a_filter_that_matches_nothing_lists_the_measurements() {
     let error = measure(&selection, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.starts_with("no benchmark's name contains 'nonsense'"), "{error}");
     assert!(error.contains("cycle/fifo/1e5x10,"), "{error}");
-}
-
-#[test]
-fn the_target_names_the_worst_cycle() {
-    let sample = |min: f64| Sample { min, median: min * 2.0 };
-    let mut table = against_floor_table("steps");
-    push(&mut table, "a".to_owned(), sample(120.0), Some(sample(60.0)));
-    push(&mut table, "b".to_owned(), sample(70.0), Some(sample(50.0)));
-    push(&mut table, "workload".to_owned(), sample(900.0), None);
-    judge(&mut table);
-    let [target] = &table.targets[..] else { panic!("{:?}", table.targets) };
-    assert_eq!(target.what, "worst fifo cycle over the floor's: a");
-    assert_eq!((target.found, target.met), (2.0, false));
 }
 
 #[test]

@@ -44,13 +44,19 @@ pub(crate) async fn setups(bench: &mut Bench, origin: &Origin) -> Result<Vec<Env
 
 /// Starts our picker before one server.
 pub(crate) async fn ours(bench: &mut Bench, origin: SocketAddr) -> Result<Process> {
-    let file = bench.fixture.config(&flow_control(), origin)?;
+    let arguments = picker_arguments(bench, origin)?;
     let log = bench.fixture.file("log");
-    let free = "127.0.0.1:0";
     let mut command = bench.fixture.cores.command(&bench.fixture.tidegate);
-    command.args(["epp", "--config", &file, "--listen", free]);
-    command.args(["--health-listen", free, "--metrics-listen", free]);
-    Process::start(OURS, &mut command, &log, Ready::Says).await
+    Process::start(OURS, command.args(arguments), &log, Ready::Says).await
+}
+
+/// The arguments that start our picker before one server.
+pub(crate) fn picker_arguments(bench: &mut Bench, origin: SocketAddr) -> Result<Vec<String>> {
+    let file = bench.fixture.config(&flow_control(), origin)?;
+    let free = "127.0.0.1:0";
+    let arguments = ["epp", "--config", &file, "--listen", free];
+    let listeners = ["--health-listen", free, "--metrics-listen", free];
+    Ok(arguments.into_iter().chain(listeners).map(str::to_owned).collect())
 }
 
 /// Starts the other picker before one server, if there is one.

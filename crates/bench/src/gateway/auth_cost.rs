@@ -22,19 +22,16 @@ const SECRET: &[u8] = b"the secret of a measurement, which is long enough";
 /// It expires in the year 2100.
 const CLAIMS: &str = r#"{"tenant":"team","exp":4102444800}"#;
 
+const TENANT: &str = "[[tenants]]\nname = \"team\"\n";
+
 /// A request without a key, with a key, and with tokens of two algorithms.
 pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let origin = Origin::start(Behaviour::default())?;
-    let tenant = format!("{}[[tenants]]\nname = \"team\"\n", flow_control());
+    let tenant = format!("{}{TENANT}", flow_control());
     let mut peers = vec![(NOBODY, flow_control(), String::new())];
-    let (keys, secret, public) =
-        (bench.fixture.file("keys"), bench.fixture.file("secret"), bench.fixture.file("pem"));
-    let mut made = Command::new(&bench.fixture.tidegate);
-    made.args(["key", "new", "--tenant", "team", "--name", "bench", "--file"]).arg(&keys);
-    let made = made.output()?;
-    ensure!(made.status.success(), "no key: {}", String::from_utf8_lossy(&made.stderr));
-    let key = String::from_utf8(made.stdout)?.trim().to_owned();
-    peers.push(("gateway, API key", format!("{tenant}[auth]\nkey_file = {keys:?}\n"), key));
+    let (secret, public) = (bench.fixture.file("secret"), bench.fixture.file("pem"));
+    let (keyed, key) = api_key(bench)?;
+    peers.push(("gateway, API key", format!("{}{keyed}", flow_control()), key));
     fs::write(&secret, SECRET)?;
     let config = format!("{tenant}[auth.jwt]\nsecret_file = {secret:?}\n");
     peers.push(("gateway, token, HS256", config, token("HS256", |text| Ok(by_secret(text)))?));
@@ -56,6 +53,17 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     play(bench, &mut all, &origin).await?;
     let title = "A request whose client is known: POST of 1 KB, 64 connections";
     Ok(table(title.to_owned(), &all, NOBODY))
+}
+
+/// A configuration with a tenant, and its API key.
+pub(crate) fn api_key(bench: &mut Bench) -> Result<(String, String)> {
+    let keys = bench.fixture.file("keys");
+    let mut made = Command::new(&bench.fixture.tidegate);
+    made.args(["key", "new", "--tenant", "team", "--name", "bench", "--file"]).arg(&keys);
+    let made = made.output()?;
+    ensure!(made.status.success(), "no key: {}", String::from_utf8_lossy(&made.stderr));
+    let key = String::from_utf8(made.stdout)?.trim().to_owned();
+    Ok((format!("{TENANT}[auth]\nkey_file = {keys:?}\n"), key))
 }
 
 fn token(algorithm: &str, sign: impl Fn(&[u8]) -> Result<Vec<u8>>) -> Result<String> {

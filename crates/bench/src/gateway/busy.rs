@@ -7,13 +7,12 @@ use super::cost::{SHORT, load};
 use super::load::Request;
 use super::measured::{Measured, play, table};
 use super::origin::{Behaviour, Origin};
-use super::proxies::{Proxy, has_haproxy};
+use super::proxies::{HAPROXY, Proxy, has_haproxy};
 use super::settings::{passing, waiting};
 use crate::report::Table;
 use crate::runner::Bench;
 
 const CLIENTS: [usize; 3] = [64, 256, 1000];
-const HAPROXY: &str = "HAProxy";
 const PASSING: &str = "gateway, passing";
 const WAITING: &str = "gateway, waiting";
 const PASSING_MAX: f64 = 1.35;

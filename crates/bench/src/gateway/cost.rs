@@ -11,7 +11,7 @@ use anyhow::Result;
 use super::dialing::Dialing;
 use super::load::{ClosedLoop, Request, Stretch};
 use super::origin::{Behaviour, EVENTS, Origin};
-use super::proxies::Proxy;
+use super::proxies::{HAPROXY, Proxy, has_haproxy};
 use super::settings::{flow_control, logged, queue_off};
 use crate::report::{Table, median};
 use crate::runner::{Bench, turns};
@@ -27,6 +27,7 @@ pub(super) const SHORT: Duration = Duration::from_millis(250);
 const LONG: Duration = Duration::from_millis(1500);
 const FLOOR_RATIO_MAX: f64 = 1.25;
 const CHUNK_MICROS_MAX: f64 = 10.0;
+const CHUNK_RATIO_MAX: f64 = 2.5;
 
 const OURS: &str = "gateway";
 const FLOOR: &str = "floor";
@@ -64,7 +65,7 @@ pub(crate) async fn post(bench: &mut Bench) -> Result<Table> {
     let load = load(CLIENTS, Request::chat(false, ""), SHORT);
     let found = in_turns(bench, &peers, &load, Behaviour::default()).await?;
     let mut table = requests("A request: POST of 1 KB, 64 connections", &found);
-    let over_floor = ratio(&found, OURS);
+    let over_floor = ratio(&found, OURS, FLOOR);
     table.target("CPU per request over a bare hyper proxy's", FLOOR_RATIO_MAX, over_floor);
     Ok(table)
 }
@@ -80,30 +81,39 @@ pub(crate) async fn prompt(bench: &mut Bench) -> Result<Table> {
 /// A stream of events, as fast as it goes.
 pub(crate) async fn stream(bench: &mut Bench) -> Result<Table> {
     let load = load(CLIENTS, Request::chat(true, ""), SHORT);
-    let mut table = streamed(bench, &load, Behaviour::default()).await?;
+    let (mut table, found) = streamed(bench, &load, Behaviour::default()).await?;
     let micros = table.figure(OURS, 0);
     table.target("CPU µs per streamed event", CHUNK_MICROS_MAX, micros);
+    if has_haproxy() {
+        let over = ratio(&found, OURS, HAPROXY);
+        table.target("CPU per streamed event over HAProxy's", CHUNK_RATIO_MAX, over);
+    }
     Ok(table)
 }
 
 /// Streams at the pace of an engine: every event is a wakeup of its own.
 pub(crate) async fn paced(bench: &mut Bench) -> Result<Table> {
     let load = load(STREAMS, Request::chat(true, ""), LONG);
-    streamed(bench, &load, Behaviour { pace: Some(PACE), ..Behaviour::default() }).await
+    let behaviour = Behaviour { pace: Some(PACE), ..Behaviour::default() };
+    Ok(streamed(bench, &load, behaviour).await?.0)
 }
 
 pub(super) fn load(clients: usize, request: Request, counted: Duration) -> ClosedLoop {
     ClosedLoop { clients, request, dialing: Dialing::default(), warm: WARM, counted }
 }
 
-async fn streamed(bench: &mut Bench, load: &ClosedLoop, behaviour: Behaviour) -> Result<Table> {
+async fn streamed(
+    bench: &mut Bench,
+    load: &ClosedLoop,
+    behaviour: Behaviour,
+) -> Result<(Table, Vec<Found>)> {
     let found = in_turns(bench, &[Proxy::ours(OURS, flow_control())], load, behaviour).await?;
     let pace = match behaviour.pace {
         Some(pace) => format!("one every {} ms", pace.as_millis()),
         None => "as fast as they go".to_owned(),
     };
     let title = format!("A streamed event: {EVENTS} a stream, {} streams, {pace}", load.clients);
-    Ok(table(title, ["CPU µs/event", "events/s"], &found))
+    Ok((table(title, ["CPU µs/event", "events/s"], &found), found))
 }
 
 fn requests(title: &str, found: &[Found]) -> Table {
@@ -114,7 +124,7 @@ fn table(title: String, [cost, rate]: [&'static str; 2], found: &[Found]) -> Tab
     let mut table = Table::new(title, &[(cost, 1), ("least", 1), ("× floor", 2), (rate, 0)]);
     for one in found {
         let least = one.micros.iter().copied().fold(f64::INFINITY, f64::min);
-        let over_floor = ratio(found, one.who);
+        let over_floor = ratio(found, one.who, FLOOR);
         table.push_all(one.who, [median(&one.micros), least, over_floor, median(&one.rates)]);
     }
     table
@@ -142,10 +152,10 @@ async fn in_turns(
     Ok(found)
 }
 
-/// The median over the rounds of the processor time per answer over the floor's.
-fn ratio(found: &[Found], who: &str) -> f64 {
+/// The median over the rounds of the processor time per answer over that of another one.
+fn ratio(found: &[Found], who: &str, beside: &str) -> f64 {
     let of = |who| found.iter().find(|one| one.who == who);
-    let (Some(one), Some(floor)) = (of(who), of(FLOOR)) else { return f64::NAN };
-    let ratios = one.micros.iter().zip(&floor.micros).map(|(one, floor)| one / floor);
+    let (Some(one), Some(other)) = (of(who), of(beside)) else { return f64::NAN };
+    let ratios = one.micros.iter().zip(&other.micros).map(|(one, other)| one / other);
     median(&ratios.collect::<Vec<_>>())
 }

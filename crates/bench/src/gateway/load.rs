@@ -180,6 +180,32 @@ impl Client {
         self.rest(head, began, first).await
     }
 
+    /// Asks for a stream of so many events; each comes when this client has the one before.
+    pub(crate) async fn follow(
+        &mut self,
+        request: &Request,
+        origin: &Origin,
+        events: usize,
+    ) -> Result<()> {
+        self.send(request).await?;
+        // The head may come with the first event.
+        origin.step();
+        let head = self.inbox.head(&mut self.stream).await?.context("closed without an answer")?;
+        let mut known = head.length;
+        for next in 1..=events {
+            while self.inbox.bytes().len() == known {
+                self.inbox.more(&mut self.stream).await?.context("closed without an event")?;
+            }
+            known = self.inbox.bytes().len();
+            if next < events {
+                origin.step();
+            }
+        }
+        self.inbox.whole(head, &mut self.stream).await?;
+        self.inbox.forget();
+        Ok(())
+    }
+
     /// The body of the answer, as text.
     pub(crate) async fn text(&mut self, request: &Request) -> Result<String> {
         self.send(request).await?;
@@ -251,21 +277,28 @@ impl Crowd {
     pub(crate) async fn ask(&self, proxy: &Process, each: usize) -> Result<Served> {
         let clients = self.connect(proxy).await?;
         let (began, cpu) = (Instant::now(), proxy.cpu_nanos()?);
-        let mut asking = JoinSet::new();
-        for client in clients {
-            asking.spawn_local(self.clone().send(client, each));
-        }
-        let mut millis = Vec::with_capacity(self.clients * each);
-        while let Some(ended) = asking.join_next().await {
-            millis.extend(ended?.with_context(|| format!("a client of {}", proxy.name))?);
-        }
+        let asked = self.ask_of(clients, each).await;
+        let millis = asked.with_context(|| format!("a client of {}", proxy.name))?;
         let seconds = began.elapsed().as_secs_f64();
         Ok(Served { millis, cpu_micros: (proxy.cpu_nanos()? - cpu) as f64 / 1e3, seconds })
     }
 
+    /// Milliseconds of so many requests of each of these clients.
+    pub(crate) async fn ask_of(&self, clients: Vec<Client>, each: usize) -> Result<Vec<f64>> {
+        let mut millis = Vec::with_capacity(clients.len() * each);
+        let mut asking = JoinSet::new();
+        for client in clients {
+            asking.spawn_local(self.clone().send(client, each));
+        }
+        while let Some(ended) = asking.join_next().await {
+            millis.extend(ended??);
+        }
+        Ok(millis)
+    }
+
     /// Clients that have sent a request each. An idle connection would not last from one round to
     /// the next.
-    async fn connect(&self, proxy: &Process) -> Result<Vec<Client>> {
+    pub(crate) async fn connect(&self, proxy: &Process) -> Result<Vec<Client>> {
         let mut clients = Vec::with_capacity(self.clients);
         for _ in 0..self.clients {
             let mut client = Client::connect(proxy.address).await?;

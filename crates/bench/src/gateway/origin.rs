@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -33,6 +34,8 @@ pub(crate) struct Behaviour {
     pub(crate) at_once: usize,
     /// How long it takes from one event of a stream to the next.
     pub(crate) pace: Option<Duration>,
+    /// A stream has so many events, and each waits for [`Origin::step`].
+    pub(crate) stepped: Option<usize>,
     /// Every so many requests are refused with 503, as a full engine does.
     pub(crate) full_every: Option<usize>,
 }
@@ -53,6 +56,8 @@ struct Counts {
     answered: AtomicUsize,
     sent: AtomicU64,
     freed: Mutex<Freed>,
+    /// Wakes a stream whose next event may go.
+    step: Notify,
 }
 
 /// Places that became free, and how long each stayed so.
@@ -91,6 +96,11 @@ impl Origin {
     /// How many answers it has sent, each event of a stream counted as one.
     pub(crate) fn sent(&self) -> u64 {
         self.counts.sent.load(Ordering::Relaxed)
+    }
+
+    /// Lets a stream send its next event.
+    pub(crate) fn step(&self) {
+        self.counts.step.notify_one();
     }
 
     /// Microseconds from an answer's last byte to the next request, since last asked.
@@ -133,7 +143,7 @@ async fn converse(mut stream: TcpStream, manner: Behaviour, counts: Arc<Counts>)
             tokio::time::sleep(delay).await;
         }
         if streamed {
-            stream_events(&mut stream, manner.pace, &counts).await?;
+            stream_events(&mut stream, manner, &counts).await?;
         } else {
             stream.write_all(JSON).await?;
             counts.sent.fetch_add(1, Ordering::Relaxed);
@@ -156,17 +166,14 @@ fn body(message: &[u8], head: Head) -> &[u8] {
     }
 }
 
-async fn stream_events(
-    stream: &mut TcpStream,
-    pace: Option<Duration>,
-    counts: &Counts,
-) -> Result<()> {
+async fn stream_events(stream: &mut TcpStream, manner: Behaviour, counts: &Counts) -> Result<()> {
     stream.write_all(STREAM_HEAD).await?;
-    for _ in 0..EVENTS {
-        match pace {
-            Some(pace) => tokio::time::sleep(pace).await,
+    for _ in 0..manner.stepped.unwrap_or(EVENTS) {
+        match (manner.pace, manner.stepped) {
+            (Some(pace), _) => tokio::time::sleep(pace).await,
+            (None, Some(_)) => counts.step.notified().await,
             // Streams take turns, as those of an engine do.
-            None => tokio::task::yield_now().await,
+            (None, None) => tokio::task::yield_now().await,
         }
         stream.write_all(EVENT).await?;
         counts.sent.fetch_add(1, Ordering::Relaxed);

@@ -189,6 +189,10 @@ impl Process {
         Ok(fs::read_dir(folder).with_context(|| format!("{} has ended", self.name))?.count())
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal, such as `HUP`.
     pub(crate) fn signal(&self, name: &str) -> Result<()> {
         run("kill", &[&format!("-{name}"), &self.child.id().to_string()])
@@ -203,6 +207,7 @@ impl Process {
     }
 
     /// The same, while this thread goes on: the process may have something to send to it yet.
+    #[cfg(test)]
     pub(crate) async fn end_beside(self) -> Result<()> {
         tokio::task::spawn_blocking(|| self.end()).await?
     }

@@ -12,6 +12,7 @@ use super::process::{Cores, Process, Ready, installed, run};
 
 /// Connections that the peers keep to the backend.
 const KEPT: usize = 256;
+pub(super) const HAPROXY: &str = "HAProxy";
 
 /// A proxy to start.
 #[derive(Clone, Debug)]
@@ -144,7 +145,7 @@ impl Fixture {
     ) -> Result<Process> {
         let listen = free()?;
         let (name, door) = match tls {
-            None => ("HAProxy", String::new()),
+            None => (HAPROXY, String::new()),
             Some(files) => ("HAProxy, TLS", format!(" ssl crt {}", files.both.display())),
         };
         let config = self.file("cfg");
@@ -225,12 +226,14 @@ fn nginx_tls(listen: SocketAddr, files: &CertificateFiles) -> String {
     )
 }
 
-/// One thread, kept connections to the backend, and no log, as the others.
+/// One thread, kept connections to the backend, and no log, as the others. Without `http-no-delay`
+/// HAProxy keeps the tokens of a stream for up to 200 ms, to send fewer packets.
 fn haproxy(door: &str, backend: SocketAddr, limit: Option<usize>) -> String {
     let limit = limit.map(|limit| format!(" maxconn {limit}")).unwrap_or_default();
     format!(
         "global\n  nbthread 1\n  maxconn 8000\n  ssl-default-bind-options ssl-min-ver TLSv1.3\n\
-         defaults\n  mode http\n  timeout connect 10s\n  timeout client 60s\n\
+         defaults\n  mode http\n  option http-no-delay\n\
+         \x20 timeout connect 10s\n  timeout client 60s\n\
          \x20 timeout server 600s\n\
          \x20 http-reuse always\n\
          frontend clients\n  bind {door}\n  default_backend origin\n\

@@ -28,12 +28,12 @@ pub(crate) fn flow_control() -> String {
 }
 
 /// Two backends and a flow for each team; no request waits.
-pub(super) fn passing(backend: u16) -> String {
+pub(crate) fn passing(backend: u16) -> String {
     format!("{}{}", config(PLENTY, BY_TEAM, "access = false"), second(backend))
 }
 
 /// The same with the bounds that the program finds by itself, and room for all: most requests wait.
-pub(super) fn waiting(backend: u16) -> String {
+pub(crate) fn waiting(backend: u16) -> String {
     let room = "total_capacity = 20000\nflow_capacity = 20000";
     let log = "[log]\naccess = false\n";
     format!("[server]\nworkers = 1\n{log}[queue]\n{BY_TEAM}\n{room}\n{}", second(backend))

@@ -65,7 +65,7 @@ impl AutoState {
     /// The bound that would close the backend if no places were kept free, if it may grow. With
     /// kept places slots are never full. They grow only up to what the engine is known to run:
     /// beyond that a try would need the places that are kept.
-    pub(super) fn held_by(&self) -> Option<AutoBound> {
+    pub(crate) fn held_by(&self) -> Option<AutoBound> {
         let known = f64::from(self.most_running);
         match self.nearest()? {
             AutoBound::Slots if self.slots() >= known => None,

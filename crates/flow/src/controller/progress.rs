@@ -193,20 +193,28 @@ impl Controller {
     fn bounds_moved(&mut self, backend: u32, places: Option<u32>, now: Time) {
         let was_open = self.supply.is_backend_open(backend);
         self.watch(backend, now);
+        if !self.supply.is_backend_open(backend) {
+            return;
+        }
         // Places that are unknown are not kept.
-        let more = places
-            .is_some_and(|places| self.known_places(backend).is_none_or(|known| known > places));
-        if self.supply.is_backend_open(backend) && (!was_open || more) {
+        let more = |places| self.known_places(backend).is_none_or(|known| known > places);
+        if !was_open || places.is_some_and(more) {
             self.dispatch(self.supply.backends[backend as usize].domain, now);
         }
     }
 
-    /// Updates whether a backend is open, and whether an ask waits for it.
+    /// Updates whether a backend is open, and which bound keeps asks waiting for it: it closes the
+    /// backend, or would if no places were kept free.
     fn watch(&mut self, backend: u32, now: Time) {
-        self.supply.refresh(backend);
+        let closed_by = self.supply.refresh(backend);
         let domain = self.supply.backends[backend as usize].domain;
         let wanted = self.domains.get(domain as usize).is_some_and(|domain| domain.waiting > 0);
-        let held = wanted && self.is_reserving() && self.keeps_places_of(backend);
-        self.supply.backends[backend as usize].auto.watch(wanted, held, now);
+        let is_held = || self.is_reserving() && self.keeps_places_of(backend);
+        let blocking = match closed_by {
+            _ if !wanted => None,
+            None if is_held() => self.supply.backends[backend as usize].auto.held_by(),
+            closed_by => closed_by,
+        };
+        self.supply.backends[backend as usize].auto.note_blocking(blocking, now);
     }
 }

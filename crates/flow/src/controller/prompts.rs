@@ -127,8 +127,8 @@ impl Controller {
         let cached = kept.blocks.tokens_of(held, record.prompt());
         (kept.cached_blocks, kept.cached_tokens) = (held as u32, capped(cached));
         kept.ahead = capped(backend.uncomputed);
-        let (watched, mut begun) = (!self.warm.is_empty(), Vec::new());
-        let tell = |block| begun.extend(watched.then_some(block));
+        let mut begun = Vec::new();
+        let tell = |block| begun.extend(self.warm.awaits(block).then_some(block));
         backend.prefixes.enter_telling(kept.blocks.hashes(), tell);
         // Without a report of the first token it would count until the ask ends.
         let seen = record.streamed || self.settings.bounds == Bounds::Auto;

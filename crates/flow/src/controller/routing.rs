@@ -108,9 +108,9 @@ impl Controller {
     ) -> Option<Route> {
         let usable = members.iter().copied().filter(usable);
         let RouteInput { preference, blocks, tokens } = input;
-        let held = |at: u32| self.supply.backends[at as usize].prefixes.held_of(blocks.hashes());
+        let prefixes = |at: u32| &self.supply.backends[at as usize].prefixes;
         // Otherwise prompts would weigh where no cache can help: `depth` counts the asks already.
-        let shared = !blocks.is_empty() && usable.clone().any(|at| held(at) > 0);
+        let shared = usable.clone().any(|at| prefixes(at).begins(blocks.hashes()));
         let in_flight = |at: u32| self.supply.backends[at as usize].in_flight_total();
         let delayed = if shared { usable.clone().map(in_flight).min().unwrap_or(0) } else { 0 };
         let fastest = self.fastest_of(members);
@@ -123,7 +123,7 @@ impl Controller {
             if !shared {
                 return candidate;
             }
-            let cached = blocks.tokens_of(held(at), tokens);
+            let cached = blocks.tokens_of(prefixes(at).held_of(blocks.hashes()), tokens);
             let uncomputed = self.supply.backends[at as usize].uncomputed;
             // Asks with one prompt share its memory, so that very many fit and each would count for
             // nearly nothing.

@@ -135,13 +135,14 @@ impl WarmAsks {
         *self = Self::default();
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.awaiting.is_empty()
-    }
-
     /// Whether no backend has anything of any ask's prompt.
     pub(crate) fn all_cold(&self) -> bool {
         self.lines.is_empty()
+    }
+
+    /// Whether any ask gains if a backend begins to hold this block.
+    pub(crate) fn awaits(&self, block: u64) -> bool {
+        self.awaiting.contains_key(&block)
     }
 
     /// Up to `count` asks that gain because a backend has begun to hold this block.

@@ -85,7 +85,7 @@ fn d03_a_request_that_ends_frees_its_place_before_the_next_reading() {
     budget.read(at(1.0, 100.0, 1));
     assert_eq!(go(&mut budget, 1, 1), 80);
     budget.read(at(0.2, 100.0, 2));
-    assert_eq!(budget.allowance(now(2)), Allowance::Closed);
+    assert_eq!(budget.allowance(now(2)), Allowance::Spent);
     (0..3).for_each(|_| budget.ended(1, now(3)));
     assert_eq!(go(&mut budget, 1, 3), 3, "three have ended");
 }
@@ -98,9 +98,42 @@ fn d03_excess_load_must_end_first() {
     // Other clients have added load: ten more than the threshold.
     budget.read(at(0.1, 100.0, 2));
     (0..10).for_each(|_| budget.ended(1, now(3)));
-    assert_eq!(budget.allowance(now(3)), Allowance::Closed);
+    assert_eq!(budget.allowance(now(3)), Allowance::Spent);
     budget.ended(1, now(3));
     assert_eq!(budget.allowance(now(3)), Allowance::Left(1));
+}
+
+/// Where the load of others alone reaches the threshold, no end of ours opens the gate again.
+#[test]
+fn d03_a_closed_gate_sends_nothing_before_a_newer_reading() {
+    let mut budget = Budget::new(law(0.2));
+    budget.read(at(0.5, 100.0, 1));
+    assert_eq!(go(&mut budget, 1, 1), 30);
+    for (free, second) in [(0.2, 2), (-0.09, 3)] {
+        budget.read(at(free, 100.0, second));
+        assert_eq!(budget.allowance(now(second)), Allowance::Spent, "30 of it are ours");
+    }
+    budget.read(at(-0.1, 100.0, 4));
+    for ended in 0..=30 {
+        assert_eq!(budget.allowance(now(4)), Allowance::Closed, "{ended} have ended");
+        assert_eq!(go(&mut budget, 1, 4), 0, "{ended} have ended");
+        (ended < 30).then(|| budget.ended(1, now(4)));
+    }
+    budget.read(at(0.3, 100.0, 5));
+    assert_eq!(go(&mut budget, 1, 5), 10);
+}
+
+#[test]
+fn d03_a_system_without_servers_gets_nothing_however_many_of_our_requests_end() {
+    let mut budget = Budget::new(law(0.2));
+    budget.read(at(1.0, 10.0, 1));
+    assert_eq!(go(&mut budget, 1, 1), 8);
+    budget.read(at(1.0, 0.0, 2));
+    for ended in 0..8 {
+        assert_eq!(budget.allowance(now(2)), Allowance::Closed, "{ended} have ended");
+        budget.ended(1, now(2));
+    }
+    assert_eq!(go(&mut budget, 1, 2), 0);
 }
 
 #[test]
@@ -469,14 +502,16 @@ proptest! {
     ) {
         let basis = if stated { Basis::Stated } else { MEASURED };
         let law = BudgetSettings::new(basis, baseline, Span::from_secs(1000), Span::ZERO).unwrap();
-        let (mut budget, mut naive) = (Budget::new(law), Naive::default());
+        let (mut budget, mut naive, mut is_closed) = (Budget::new(law), Naive::default(), false);
         for (second, step) in (1..).zip(steps) {
             match step {
                 Step::Read(free, system) => {
                     budget.read(at(free, system, second));
                     naive.reading = Some(at(free, system, second));
+                    is_closed = budget.allowance(now(second)) == Allowance::Closed;
                 }
                 Step::Take(size) => if budget.take(size, now(second)).is_ok() {
+                    prop_assert!(!is_closed, "before a newer reading at {}", second);
                     prop_assert!(naive.may_go(&law, basis, size), "{} at {}", size, second);
                     naive.taken.push((now(second), size as i64));
                     naive.under_way.push(size);

@@ -156,6 +156,7 @@ fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
         scrape_error: None,
         traits: BackendTraits::default(),
         places: None,
+        full_again: false,
         failures: 0,
         last_error: None,
         quiet: Span::ZERO,

@@ -18,7 +18,8 @@ pub(super) fn client_mistakes(
     named: &IdNames<'_>,
     config: &Config,
 ) -> Vec<ClientMistake> {
-    let mistakes = state.observer.mistakes(now.before(Span::from_secs(60)));
+    let since = now.before(Span::from_secs(60));
+    let mistakes = state.observer.mistakes(since);
     let entry = |RequestMistake { reason, flow, model, path }| {
         let known = || named.models.values().copied().chain(config.ruled_names());
         let is_unknown = !model.is_empty() && !known().any(|name| name == model);
@@ -28,10 +29,19 @@ pub(super) fn client_mistakes(
         let suggestion = path::meant(&path).or(model_meant).map(str::to_owned);
         ClientMistake { reason, flow, model, path, suggestion }
     };
-    let path = state.observer.last_unknown_path();
-    let suggestion = path::meant(&path).map(str::to_owned);
-    let lost = ClientMistake { reason: "not_found", path, suggestion, ..ClientMistake::default() };
-    mistakes.into_iter().map(entry).chain([lost]).collect()
+    let lost = lost(state.observer.unknown_paths(since));
+    mistakes.into_iter().map(entry).chain(lost).collect()
+}
+
+/// The most frequent of these paths, of several such one with a path that was meant.
+fn lost(paths: BTreeMap<String, usize>) -> Option<ClientMistake> {
+    let most = paths.values().copied().max()?;
+    let frequent = paths.into_iter().filter(|(_, count)| *count == most);
+    let mistakes = frequent.map(|(path, _)| {
+        let suggestion = path::meant(&path).map(str::to_owned);
+        ClientMistake { reason: "not_found", path, suggestion, ..ClientMistake::default() }
+    });
+    mistakes.max_by_key(|mistake| mistake.suggestion.is_some())
 }
 
 /// The nearest name without the organisation in front, which clients leave out or write.

@@ -98,7 +98,8 @@ fn look(state: &State) -> (Situation, Sample) {
     let roster = state.fleet.roster();
     let named = id_names(&roster);
     let statuses = state.fleet.statuses();
-    let served = roster.served();
+    let serving = statuses.iter().filter(|status| status.has_places());
+    let served = roster.served_by(&serving.map(|status| status.backend).collect());
     let core = state.scheduler.with(|core, now| CoreCopy::of(core, now, &named, &served));
     let config = state.config.load();
     let standing = state.standing();
@@ -110,8 +111,8 @@ fn look(state: &State) -> (Situation, Sample) {
         attempts: state.observer.attempt_ends(),
         ..core.sample()
     };
-    let followed = config.fleet.endpoints_file.is_some() || config.fleet.kubernetes.is_some();
-    let watched = config.fleet.discover || followed;
+    let fleet = &config.fleet;
+    let watched = fleet.discover || fleet.endpoints_file.is_some() || fleet.kubernetes.is_some();
     let has_backends = !statuses.is_empty() || watched || state.batch_work.get().is_none();
     let backends_total = statuses.len();
     let backends_ready = statuses.iter().filter(|status| status.is_sound()).count();

@@ -102,6 +102,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         scrape_error: None,
         traits: BackendTraits { power_watts: 3.0, latency_ms: 800.0 },
         places: None,
+        full_again: false,
         failures: 2,
         last_error: None,
         quiet: Span::ZERO,

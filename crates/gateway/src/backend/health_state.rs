@@ -182,6 +182,11 @@ impl Health {
         &self.full_cause
     }
 
+    /// Whether it has answered nothing between its last two pauses.
+    pub(super) fn is_full_again(&self) -> bool {
+        self.fulls > 1
+    }
+
     /// Whether a successful response would change the state.
     pub(super) fn has_failures(&self) -> bool {
         let failed = self.failures > 0 || self.failed_callers != FailedCallers::None;

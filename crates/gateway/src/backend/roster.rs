@@ -130,9 +130,10 @@ impl Roster {
         self.ready.iter().filter(serves).map(|&(id, _)| id)
     }
 
-    /// The models, and subsets of their backends, that a ready backend serves.
-    pub(crate) fn served(&self) -> BTreeSet<ModelId> {
-        self.ready.iter().flat_map(|(_, models)| models).copied().collect()
+    /// The models, and subsets of their backends, that a ready backend of these serves.
+    pub(crate) fn served_by(&self, backends: &BTreeSet<BackendId>) -> BTreeSet<ModelId> {
+        let serving = self.ready.iter().filter(|(id, _)| backends.contains(id));
+        serving.flat_map(|(_, models)| models).copied().collect()
     }
 
     pub(crate) fn endpoint(&self, backend: BackendId) -> Option<&Arc<Endpoint>> {

@@ -39,6 +39,8 @@ pub(crate) struct BackendStatus {
     pub(crate) traits: BackendTraits,
     /// How many requests it runs at once, as configured.
     pub(crate) places: Option<u32>,
+    /// Whether it was full twice in a row and has answered nothing in between.
+    pub(crate) full_again: bool,
     /// Failed requests in a row, and the last failure.
     pub(crate) failures: u32,
     pub(crate) last_error: Option<String>,
@@ -105,6 +107,11 @@ impl BackendStatus {
         self.ready && !matches!(self.state, StateWord::Ejected | StateWord::OnTrial)
     }
 
+    /// Whether the requests that wait for it wait for a place there, and not for its recovery.
+    pub(crate) fn has_places(&self) -> bool {
+        self.is_sound() || (self.state == StateWord::Full && !self.full_again)
+    }
+
     fn of(id: BackendId, backend: &BackendState, on_trial: bool, now: Time) -> Self {
         let status = backend.health.status(now);
         let models_known = !matches!(backend.models, ServedModels::Unknown);
@@ -137,6 +144,7 @@ impl BackendStatus {
             scrape_error: backend.scrape_error.clone(),
             traits: backend.spec.traits,
             places: backend.spec.places,
+            full_again: backend.health.is_full_again(),
             failures: backend.health.failures(),
             last_error: Some(backend.health.cause().to_owned()).filter(|cause| !cause.is_empty()),
             quiet: now.since(backend.endpoint.last_alive(now)),

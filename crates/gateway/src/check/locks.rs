@@ -35,7 +35,8 @@ fn pages(config: &Config, notice: &impl Fn(&str, &str)) {
     if config.admin.without_key.is_some() || config.admin.kubernetes_tokens || has_admin {
         return;
     }
-    let has_locks = !config.tenants.is_empty() || !config.keys.is_empty();
+    let has_list = config.auth.keys.is_some();
+    let has_locks = !config.tenants.is_empty() || !config.keys.is_empty() || has_list;
     if has_locks {
         let what = "is not set, and there is no admin key: no client sees the status pages; make \
                     a key with `tidegate key new --admin read`";

@@ -183,7 +183,9 @@ fn ignored(text: &mut String) {
         "\nThe sections {} also take camel case, such as `totalCapacity` or `queueTTL`.\n",
         camel.join(", ")
     );
-    text.push_str("These keys are accepted with a notice and have no effect:\n\n");
+    text.push_str(
+        "These keys are accepted with a notice, whatever their values, and have no effect:\n\n",
+    );
     for schema in sections() {
         for (name, why) in schema.ignored {
             let why = why.trim_start_matches("has no effect: ");

@@ -103,7 +103,7 @@ pub(super) fn contents(files: &[PathBuf]) -> Vec<Option<String>> {
 fn key_ring(config: &Config, report: &Report) -> KeyRing {
     let mut ring = KeyRing::default();
     let finding = |key: &str, text: String| Finding::of(config.values.origin(key), text);
-    for line in config.auth.keys.iter().filter_map(|line| line.parse().ok()) {
+    for line in config.auth.keys.iter().flatten().filter_map(|line| line.parse().ok()) {
         if let Some(what) = add(&mut ring, config, &line) {
             report.add_notice(finding("auth.keys", format!("auth.keys has {what}")));
         }

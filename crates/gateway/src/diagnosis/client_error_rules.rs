@@ -28,12 +28,31 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     found.extend(unknown_priority(situation));
 }
 
+/// Of the work for the queue, and of all requests: reads are so many in places that they would hide
+/// work that fails, or so few that only work is of interest.
 fn client_errors(situation: &Situation) -> Vec<StatusFinding> {
-    let refusals = situation.refusals.iter().map(|refusal| (refusal.reason, refusal.of_work));
-    let left = [(LEFT, situation.left_last_minute)];
-    let reasons: Vec<_> = refusals.chain(left).collect();
+    let Situation { refusals, queue, .. } = situation;
+    let work = refusals.iter().map(|refusal| (refusal.reason, refusal.of_work));
+    let all = refusals.iter().map(|refusal| (refusal.reason, refusal.last_minute));
+    let mut found = errors_of((work, queue.served_last_minute), situation);
+    let answered = queue.served_last_minute + situation.reads_last_minute;
+    for other in errors_of((all, answered), situation) {
+        if found.iter().all(|known| known.subject != other.subject) {
+            // Somebody may try things.
+            found.push(StatusFinding { level: Level::Warning, ..other });
+        }
+    }
+    found.truncate(REASONS_MAX);
+    found
+}
+
+/// The errors among requests that were refused for these reasons, beside so many that were served.
+fn errors_of(
+    (refusals, served): (impl Iterator<Item = (&'static str, u64)>, u64),
+    situation: &Situation,
+) -> Vec<StatusFinding> {
+    let reasons: Vec<_> = refusals.chain([(LEFT, situation.left_last_minute)]).collect();
     let failed: u64 = reasons.iter().map(|(_, count)| count).sum();
-    let served = situation.queue.served_last_minute;
     let all = failed + served;
     let most_fail = failed > served && failed >= FAILING_LEAST;
     let is_error = |&&(reason, count): &&(&str, u64)| {
@@ -42,13 +61,13 @@ fn client_errors(situation: &Situation) -> Vec<StatusFinding> {
         let is_finding = most_fail && count > 0 || many && reason != LEFT;
         is_finding && !ErrorCode::of(reason).blame.is_ours()
     };
-    let errors = reasons.iter().filter(is_error).take(REASONS_MAX);
-    errors.map(|&reason| client_error(reason, (all, most_fail), situation)).collect()
+    let errors = reasons.iter().filter(is_error);
+    errors.map(|&reason| client_error(reason, (all, served, most_fail), situation)).collect()
 }
 
 fn client_error(
     (reason, count): (&'static str, u64),
-    (all, most_fail): (u64, bool),
+    (all, served, most_fail): (u64, u64, bool),
     situation: &Situation,
 ) -> StatusFinding {
     let mistake = situation.client_mistakes.iter().find(|mistake| mistake.reason == reason);
@@ -62,7 +81,7 @@ fn client_error(
     StatusFinding::new(CLIENT_ERRORS, level, text)
         .about(reason)
         .figure("last_minute", count as f64)
-        .figure("served_last_minute", situation.queue.served_last_minute as f64)
+        .figure("served_last_minute", served as f64)
         .advise(advice(code, mistake))
 }
 

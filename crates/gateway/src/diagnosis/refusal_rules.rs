@@ -4,7 +4,7 @@ use super::advice::more_capacity;
 use super::finding::{Level, StatusFinding};
 use super::queue_rules;
 use super::sentence::count;
-use super::situation::{FlowState, RefusalCount, Situation};
+use super::situation::{ConnectionState, FlowState, RefusalCount, Situation};
 use crate::error_codes::{Blame, ErrorCode};
 
 /// The rule about requests that were not served.
@@ -56,6 +56,11 @@ fn advice_for(reason: &str, situation: &Situation) -> String {
     let code = ErrorCode::of(reason);
     match code.blame {
         Blame::Time => format!("Requests wait too long. {}", more_capacity(situation)),
+        _ if reason == "overloaded" => {
+            let ConnectionState { open, most, .. } = situation.connections;
+            let requests = count(situation.queue.depth + situation.queue.in_flight, "request");
+            format!("{} Now {open} of {most} are open, with {requests}.", code.advice())
+        }
         _ => code.advice(),
     }
 }

@@ -56,8 +56,11 @@ pub(crate) struct Situation {
     /// The last text in the place of a priority that names no band, and the requests with one.
     pub(crate) unknown_priority: String,
     pub(crate) unknown_priorities_last_minute: u64,
-    /// Requests of the last minute whose clients left before an answer came.
+    /// Requests of the last minute whose clients left without an answer.
     pub(crate) left_last_minute: u64,
+    /// Reads and calls that do not queue and ended well in the last minute.
+    #[serde(skip)]
+    pub(crate) reads_last_minute: u64,
     pub(crate) gates: Vec<GateCondition>,
     pub(crate) batch_queues: Vec<BatchQueueState>,
     /// Files and stores that cannot be used.
@@ -226,8 +229,8 @@ pub(crate) struct RefusalCount {
     pub(crate) reason: &'static str,
     pub(crate) total: u64,
     pub(crate) last_minute: u64,
-    /// Those of the last minute that were requests for a model, or of strangers. The others
-    /// were calls of pages.
+    /// Those of the last minute that were work for the queue. The others were reads and calls that
+    /// do not queue, or were refused before they were read.
     #[serde(skip)]
     pub(crate) of_work: u64,
 }

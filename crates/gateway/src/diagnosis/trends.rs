@@ -52,7 +52,7 @@ pub(crate) struct Sample {
     pub(crate) endings: BTreeMap<(Option<usize>, &'static str), u64>,
     /// Requests that named a priority that does not exist.
     pub(crate) unknown_priorities: u64,
-    /// Requests whose clients left before an answer came.
+    /// Requests whose clients left without an answer.
     pub(crate) left_unanswered: u64,
     /// Answered and failed attempts by backend.
     pub(crate) attempts: BTreeMap<Arc<str>, [u64; 2]>,
@@ -207,27 +207,26 @@ impl Trends {
         let mut counts: BTreeMap<&'static str, RefusalCount> = BTreeMap::new();
         for (key @ (band, reason), &total) in &sample.endings {
             let before = base.map_or(total, |base| base.endings.get(key).copied().unwrap_or(0));
-            // Pages and lists have no band, and are no work.
-            if *reason == "ok" && band.is_some() {
-                situation.queue.served_last_minute += total.saturating_sub(before);
+            let lately = total.saturating_sub(before);
+            // Reads and calls that do not queue have no band.
+            let of_work = if band.is_some() { lately } else { 0 };
+            if *reason == "ok" {
+                situation.queue.served_last_minute += of_work;
+                situation.reads_last_minute += lately - of_work;
             }
-            let blame = ErrorCode::of(reason).blame;
-            if blame == Blame::Nobody {
+            if ErrorCode::of(reason).blame == Blame::Nobody {
                 continue;
             }
             let entry = counts.entry(reason).or_default();
             entry.reason = reason;
             entry.total += total;
-            entry.last_minute += total.saturating_sub(before);
-            if band.is_some() || blame == Blame::Stranger {
-                entry.of_work += total.saturating_sub(before);
-            }
+            entry.last_minute += lately;
+            entry.of_work += of_work;
         }
         let before = base.map_or(sample.unknown_priorities, |base| base.unknown_priorities);
         situation.unknown_priorities_last_minute = sample.unknown_priorities.saturating_sub(before);
         let before = base.map_or(sample.left_unanswered, |base| base.left_unanswered);
         situation.left_last_minute = sample.left_unanswered.saturating_sub(before);
-        // The last wrong path is known for ever.
         let is_recent = |reason| counts.get(reason).is_some_and(|count| count.last_minute > 0);
         situation.client_mistakes.retain(|mistake| is_recent(mistake.reason));
         situation.refusals = counts.into_values().collect();

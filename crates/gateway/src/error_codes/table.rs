@@ -7,14 +7,15 @@ use super::{Blame, ErrorCode};
 
 /// All codes. The most frequent is first, because searches are linear; the last one stands for
 /// those that are not here.
-pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
+pub(crate) static ERROR_CODES: [ErrorCode; 56] = [
     code("ok", 0, Nobody, "a backend served the request"),
     code("client_closed", 499, Nobody, "the client disconnected")
-        .telling("were left by their clients before an answer came")
+        .telling("were left by their clients before an answer came, or while it stood still")
         .advising(
             "Compare the timeouts of the clients with the times of the responses (`tidegate top`): \
-             a client that gives up too soon is never served. Editors that complete code as \
-             somebody types leave most requests, and mean it.",
+             a client that gives up too soon is never served. If responses begin and stand still, \
+             see the model server. Editors that complete code as somebody types leave most \
+             requests, and mean it.",
         ),
     code(
         "client_stalled",
@@ -117,9 +118,10 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
         "failed_by_backend",
         0,
         Backend,
-        "a backend responded with a 5xx status that is no reason for another attempt",
+        "a backend responded with a 5xx status that is no reason for another attempt; or with \
+         status 200 and an error alone, which is passed on",
     )
-    .advising("The backends answer with a 5xx status that no other attempt mends: see their logs."),
+    .advising("The backends answer with errors that no other attempt mends: see their logs."),
     code(
         "refused_by_backend",
         0,
@@ -161,10 +163,36 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
     code("invalid_request", 400, Client, "the request is invalid; the message says why"),
     code("too_many_headers", 431, Client, "the head has more than 100 fields"),
     code(
+        "unreadable_request",
+        400,
+        Stranger,
+        "what the client sent is no request of HTTP: the connection ends with 400 and no body",
+    )
+    .telling("were no requests of HTTP")
+    .advising(
+        "Something that does not speak HTTP has this address, or speaks TLS to a port without it: \
+         see who connects, and [server.tls].",
+    ),
+    code(
         "tls_required",
         400,
-        Client,
+        Stranger,
         "the client speaks HTTP without TLS to a port with `[server.tls]`",
+    )
+    .telling("spoke HTTP to a port with TLS")
+    .advising("Clients must use https:// in their base URL, or the port needs no [server.tls]."),
+    code(
+        "tls_failed",
+        0,
+        Stranger,
+        "no TLS handshake came about, for example because the client does not trust the \
+         certificate of the gateway, or has none that the gateway trusts",
+    )
+    .telling("failed in the handshake of TLS")
+    .advising(
+        "Clients must trust the authority of server.tls.cert_file and use a name that is in the \
+         certificate; with client_ca_file they need a certificate of their own. The log has the \
+         reason of each at the level debug.",
     ),
     code("body_too_large", 413, Client, "the body is larger than `server.body_limit`"),
     code("request_timeout", 408, Client, "the client sent the request too slowly"),
@@ -303,7 +331,7 @@ pub(crate) static ERROR_CODES: [ErrorCode; 54] = [
     code(
         "host_not_allowed",
         403,
-        Client,
+        Stranger,
         "a website of another origin may have sent the request, or the `Host` is a name that \
          somebody else may own and the request looks like one of a browser \
          ([SECURITY.md](SECURITY.md#websites)), without a key; `server.cors_origins` allows \

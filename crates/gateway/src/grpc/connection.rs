@@ -11,10 +11,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
 
 use super::Reply;
+use super::gathered::Gathered;
 use crate::lifecycle::StartError;
 use crate::listener;
 use crate::state::State;
@@ -32,6 +33,8 @@ const TLS_HANDSHAKE: u8 = 0x16;
 const PREFACE: usize = 24;
 const PREFACE_PAUSE: Duration = Duration::from_millis(20);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// The most bytes of one read. The library for HTTP/2 alone reads 8 KB at most.
+const READ_MAX: usize = 32 << 10;
 
 /// Whether callers speak TLS: they may if there is a certificate, and must if it is required.
 #[derive(Clone, Debug)]
@@ -108,15 +111,18 @@ impl Calls {
             let response = (self.answer)(state, request);
             async move { Ok::<_, Infallible>(response) }
         });
-        let connection = builder(self.streams_max).serve_connection(TokioIo::new(stream), service);
+        let gathered = Gathered::new(BufReader::with_capacity(READ_MAX, stream));
+        let stream = TokioIo::new(gathered.clone());
+        let connection = builder(self.streams_max).serve_connection(stream, service);
         let mut connection = std::pin::pin!(connection);
         tokio::select! {
             biased;
             // An error means that the caller broke off, which ends its calls by itself.
-            _ = connection.as_mut() => return,
-            () = state.closing() => connection.as_mut().graceful_shutdown(),
+            () = gathered.drive(connection.as_mut()) => return,
+            () = state.closing() => {}
         }
-        let _ = connection.await;
+        connection.as_mut().graceful_shutdown();
+        gathered.drive(connection).await;
     }
 }
 

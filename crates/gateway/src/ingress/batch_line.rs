@@ -125,7 +125,8 @@ impl<'a> LineBody<'a> {
             scanner.value()?;
             return Ok(None);
         }
-        let fields = BodyFields::next(scanner)?;
+        let mut fields = BodyFields::default();
+        fields.next(scanner)?;
         let named = fields.model().and_then(|named| named.map(super::checked).transpose());
         let model = named.map(|named| named.map(|named| named.name));
         let streams = fields.stream == Some(true);

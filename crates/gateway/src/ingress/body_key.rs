@@ -9,6 +9,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyKey {
     Model,
+    /// SGLang's adapter, which is a model of its own.
+    Adapter,
     Name,
     Stream,
     /// Whether the response may be made in the background.
@@ -49,10 +51,10 @@ pub(super) enum KeyProblem {
 
 /// The keys that were read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SeenKeys(u32);
+pub(super) struct SeenKeys(u64);
 
 /// The keys of the outermost object.
-const BODY: [(&str, BodyKey); 32] = [
+const BODY: [(&str, BodyKey); 33] = [
     ("model", BodyKey::Model),
     ("name", BodyKey::Name),
     ("stream", BodyKey::Stream),
@@ -85,8 +87,9 @@ const BODY: [(&str, BodyKey); 32] = [
     ("session", BodyKey::Session),
     ("service_tier", BodyKey::ServiceTier),
     ("prompt_cache_key", BodyKey::PromptCacheKey),
+    ("lora_path", BodyKey::Adapter),
 ];
-const _: () = assert!(BODY.len() <= u32::BITS as usize);
+const _: () = assert!(BODY.len() <= u64::BITS as usize);
 
 /// The keys of Ollama's `options`.
 const OPTIONS: [(&str, BodyKey); 1] = [("num_predict", BodyKey::OutputLimit)];

@@ -156,8 +156,10 @@ pub(crate) fn selection(headers: &HeaderMap) -> Option<&str> {
 pub(super) fn ends_here(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("x-") else {
         // The tokens of a compressed response could not be read.
-        let others = ["accept-encoding", "content-length", "expect", "host", "trailer"];
-        return others.contains(&name);
+        return matches!(
+            name,
+            "accept-encoding" | "content-length" | "expect" | "host" | "trailer"
+        );
     };
     match rest {
         "priority" | "workload-context" | "max-latency-ms" | "latency-critical" | "media-type"

@@ -23,6 +23,7 @@ use crate::reply::Fault;
 #[derive(Debug, Default)]
 pub(super) struct BodyFields<'a> {
     model: ModelField<'a>,
+    adapter: ModelField<'a>,
     /// Ollama's older field for the model.
     name: NameField<'a>,
     pub(super) stream: Option<bool>,
@@ -63,7 +64,7 @@ pub(super) enum NameEncoding {
     Plain,
 }
 
-/// The `model` field of a body. One that is null is none.
+/// The `model` field of a body, or another one that names a model. One that is null is none.
 #[derive(Debug, Default)]
 enum ModelField<'a> {
     #[default]
@@ -87,20 +88,9 @@ const COMPLAINT_MAX: usize = 200;
 
 /// Parses a body.
 pub(super) fn parse(body: &[u8]) -> Result<BodyFields<'_>, Fault> {
-    if body.is_empty() {
-        return wrong("The body is empty: send a JSON object.");
-    }
-    // Of a long prompt, the check that it is UTF-8 is a third of the work.
-    let Ok(text) = simdutf8::basic::from_utf8(body) else {
-        return wrong("The body is not UTF-8: send JSON in UTF-8.");
-    };
-    read(text).or_else(|error| match error {
-        ScanError::Key(problem) => Err(problem.into()),
-        error => {
-            let why = complaint(error, text);
-            wrong(&format!("The body is not a JSON object that can be read: {why}."))
-        }
-    })
+    let mut fields = BodyFields::default();
+    fields.parse(body)?;
+    Ok(fields)
 }
 
 /// Whether a server may read a body as a JSON object, in UTF-8, UTF-16 or UTF-32, behind a mark of
@@ -130,13 +120,6 @@ fn inserted(body: &[u8], name: &str) -> Option<Bytes> {
     Some([before, b"\"model\":", name.as_bytes(), comma, after].concat().into())
 }
 
-fn read(text: &str) -> Result<BodyFields<'_>, ScanError> {
-    let mut scanner = JsonScanner::new(text);
-    let fields = BodyFields::next(&mut scanner)?;
-    scanner.end()?;
-    Ok(fields)
-}
-
 /// Why a text is refused. serde_json parses it again to find the position.
 pub(super) fn complaint(error: ScanError, text: &str) -> String {
     let mut complaint = match (error, serde_json::from_str::<IgnoredAny>(text)) {
@@ -164,21 +147,36 @@ pub(super) fn hash(text: &str) -> u64 {
 // === impl BodyFields ===
 
 impl<'a> BodyFields<'a> {
-    /// The fields of a body of this size that has none.
-    pub(super) fn none(size: PromptSize) -> Self {
-        Self { prompts: BodyPrompts::of_size(size), ..Self::default() }
+    /// Reads a body.
+    pub(super) fn parse(&mut self, body: &'a [u8]) -> Result<(), Fault> {
+        if body.is_empty() {
+            return wrong("The body is empty: send a JSON object.");
+        }
+        // Of a long prompt, the check that it is UTF-8 is a third of the work.
+        let Ok(text) = simdutf8::basic::from_utf8(body) else {
+            return wrong("The body is not UTF-8: send JSON in UTF-8.");
+        };
+        let mut scanner = JsonScanner::new(text);
+        match self.next(&mut scanner).and_then(|()| scanner.end()) {
+            Ok(()) => Ok(()),
+            Err(ScanError::Key(problem)) => Err(problem.into()),
+            Err(error) => {
+                let why = complaint(error, text);
+                wrong(&format!("The body is not a JSON object that can be read: {why}."))
+            }
+        }
     }
 
     /// Reads the next value of a scanner, which must be an object.
-    pub(super) fn next(scanner: &mut JsonScanner<'a>) -> Result<Self, ScanError> {
+    pub(super) fn next(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
         let JsonValue::Object(mut object) = scanner.value()? else {
             return Err(ScanError::NotAnObject);
         };
-        let (mut fields, mut seen) = (Self::default(), SeenKeys::default());
+        let mut seen = SeenKeys::default();
         while let Some(key) = scanner.key(&mut object)? {
-            fields.take(&key.read(), &mut seen, scanner)?;
+            self.take(&key.read(), &mut seen, scanner)?;
         }
-        Ok(fields)
+        Ok(())
     }
 
     /// The model that the body names.
@@ -187,6 +185,15 @@ impl<'a> BodyFields<'a> {
             ModelField::None => Ok(None),
             ModelField::Text(text) => Ok(Some(ModelName::of(text))),
             ModelField::NotText => Err(Fault::InvalidModel("'model' must be a string.".into())),
+        }
+    }
+
+    /// The adapter that the model is to have; empty if it may be any.
+    pub(super) fn adapter(&self) -> Option<Cow<'a, str>> {
+        match &self.adapter {
+            ModelField::None => None,
+            ModelField::Text(text) => Some(text.read()),
+            ModelField::NotText => Some(Cow::Borrowed("")),
         }
     }
 
@@ -230,7 +237,8 @@ impl<'a> BodyFields<'a> {
             Err(problem) => return Err(ScanError::Key(problem)),
         };
         match key {
-            BodyKey::Model => self.take_model(scanner)?,
+            BodyKey::Model => self.model = ModelField::next(scanner)?,
+            BodyKey::Adapter => self.adapter = ModelField::next(scanner)?,
             BodyKey::Name => self.take_name(scanner)?,
             BodyKey::Stream => self.stream = small(scanner)?.bool_value(name)?,
             BodyKey::Background => self.background |= !is_off(scanner)?,
@@ -260,18 +268,6 @@ impl<'a> BodyFields<'a> {
             }
             value => PromptSize::default().add(Place::Text, value, scanner)?,
         }
-        Ok(())
-    }
-
-    fn take_model(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
-        self.model = match scanner.value()? {
-            JsonValue::String(text) => ModelField::Text(text),
-            JsonValue::Null => ModelField::None,
-            value => {
-                PromptSize::default().add(Place::Text, value, scanner)?;
-                ModelField::NotText
-            }
-        };
         Ok(())
     }
 
@@ -312,6 +308,21 @@ fn tier(scanner: &mut JsonScanner<'_>) -> Result<Option<Band>, ScanError> {
             None
         }
     })
+}
+
+// === impl ModelField ===
+
+impl<'a> ModelField<'a> {
+    fn next(scanner: &mut JsonScanner<'a>) -> Result<Self, ScanError> {
+        Ok(match scanner.value()? {
+            JsonValue::String(text) => Self::Text(text),
+            JsonValue::Null => Self::None,
+            value => {
+                PromptSize::default().add(Place::Text, value, scanner)?;
+                Self::NotText
+            }
+        })
+    }
 }
 
 // === impl ModelName ===

@@ -10,6 +10,7 @@ mod batch;
 mod dispatch;
 mod drain;
 mod meant;
+mod named_models;
 mod operation;
 mod spelling;
 
@@ -21,6 +22,7 @@ pub(crate) use self::batch::{BatchCall, object_id};
 pub(crate) use self::dispatch::{DeadLetterQuery, DispatchCall};
 pub(crate) use self::drain::{DrainCall, backend_id};
 pub(crate) use self::meant::{is_usual, meant};
+pub(crate) use self::named_models::named_models;
 use self::operation::{CARDS, ENGINE_PATHS};
 pub(crate) use self::operation::{MESSAGES, changes_models, is_blob, is_offered, work};
 use self::spelling::decoded_text;

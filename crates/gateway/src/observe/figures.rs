@@ -52,12 +52,12 @@ impl Observer {
         self.ended.mistakes(since)
     }
 
-    /// The last path of a request that does not exist; empty if there was none.
-    pub(crate) fn last_unknown_path(&self) -> String {
-        self.unknown_paths.read().0
+    /// The paths that do not exist of requests since then, with their numbers.
+    pub(crate) fn unknown_paths(&self, since: Time) -> BTreeMap<String, usize> {
+        self.unknown_paths.since(since)
     }
 
-    /// Requests whose clients left before any response began.
+    /// Requests whose clients left before any response began, or while it stood still.
     pub(crate) fn left_unanswered(&self) -> u64 {
         self.left_unanswered.load(Relaxed)
     }

@@ -12,8 +12,9 @@ pub(super) const LEFT: &str = "client_closed";
 /// In counts of failures: a backend responded with a 3xx or 4xx status, which is passed on.
 pub(super) const REFUSED_BY_BACKEND: &str = "refused_by_backend";
 
-/// The same with a 5xx status that is no reason for another attempt.
-pub(super) const FAILED_BY_BACKEND: &str = "failed_by_backend";
+/// The same with a 5xx status that is no reason for another attempt, or with an error and nothing
+/// else in a response with a good status.
+pub(crate) const FAILED_BY_BACKEND: &str = "failed_by_backend";
 
 /// The outcome of a request whose response the proxy in front did not show.
 pub(crate) const UNSEEN: &str = "response_unseen";

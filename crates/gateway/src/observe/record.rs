@@ -71,6 +71,8 @@ pub(crate) struct Record {
     /// From the arrival of the request to the first byte of the response, and to its end.
     pub(crate) first_byte: Option<Span>,
     pub(crate) total: Span,
+    /// Whether its response had begun and stood still when its client left.
+    pub(crate) stood_still: bool,
     /// From the grant of the backend that served it to the first byte of the response.
     pub(crate) backend_first_byte: Option<Span>,
     /// From the grant of the backend that served it to the end, without waits and failed attempts.
@@ -143,6 +145,7 @@ impl Record {
             waited: None,
             slo_ttft: None,
             first_byte: None,
+            stood_still: false,
             total: Span::ZERO,
             backend_first_byte: None,
             at_backend: Span::ZERO,

@@ -46,6 +46,7 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
         waited: Some(Span::ZERO),
         slo_ttft: None,
         first_byte: Some(Span::from_millis(150)),
+        stood_still: false,
         total: Span::from_millis(900),
         backend_first_byte: Some(Span::from_millis(140)),
         at_backend: Span::from_millis(900),

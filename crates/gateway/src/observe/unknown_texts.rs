@@ -1,6 +1,6 @@
-//! What clients name and what does not exist: priorities and paths. A priority that is no band has
-//! no effect, by promise; without a word about it, a client that writes `urgent` waits among all
-//! others and does not know why. Anybody can send such texts, so that few are kept.
+//! What clients name as a priority and is none. A priority that is no band has no effect, by
+//! promise; without a word about it, a client that writes `urgent` waits among all others and does
+//! not know why. Anybody can send such texts, so that few are kept.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};

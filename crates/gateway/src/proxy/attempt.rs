@@ -66,7 +66,8 @@ pub(super) async fn attempt(
         match exchange(&mut connection, &outgoing.http1(endpoint), &watch).await {
             Ok((head, framing)) => {
                 let lease = Lease::new(pool, endpoint.id);
-                return judge(head.map(|()| UpstreamBody::http1(connection, framing, lease)));
+                let response = head.map(|()| UpstreamBody::http1(connection, framing, lease));
+                return judge(response, watch.generates());
             }
             // A backend may close an idle connection at the moment of its next use. That says
             // nothing about the backend.
@@ -77,12 +78,13 @@ pub(super) async fn attempt(
             }
         }
     }
+    let generated = watch.generates();
     let fresh = Box::pin(tokio::time::timeout_at(
         watch.response_by,
         on_fresh_connection(pool, outgoing, watch, connect),
     ));
     match fresh.await {
-        Ok(Ok(response)) => judge(response),
+        Ok(Ok(response)) => judge(response, generated),
         Ok(Err(error)) => error.into(),
         Err(_) => AttemptOutcome::TimedOut,
     }

@@ -59,14 +59,21 @@ struct EarlyEnd {
     error: Option<BodyError>,
 }
 
-/// Notices a stream that stands still.
+/// Notices a stream that stands still. A frame leaves a mark, and a timer reads it now and then, so
+/// that no frame costs a look at the clock.
 #[derive(Debug)]
 struct StallTimer {
     limit: Duration,
     timer: Option<Pin<Box<Sleep>>>,
     /// Whether a frame has come since the timer was set.
     moved: bool,
+    /// For how long none had come then.
+    still: Duration,
 }
+
+/// How often the timer looks, unless the limit is so short that it looks this many times within it.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+const LOOKS_LEAST: u32 = 16;
 
 /// Why a body ended before its end.
 #[derive(Debug)]
@@ -92,7 +99,7 @@ impl ResponseBody {
         let encoding = response.headers().get(CONTENT_ENCODING);
         let read_as = format.encoded(encoding.is_some_and(|value| is_encoded(value.as_bytes())));
         let limit = request.config.fleet.stall_timeout;
-        let stall = StallTimer { limit, timer: None, moved: false };
+        let stall = StallTimer { limit, timer: None, moved: false, still: Duration::ZERO };
         let has_body = !response.body().is_end_stream();
         let restorer = has_body
             .then(|| ModelNameRestorer::for_head(&request, response.headers_mut()))
@@ -247,7 +254,8 @@ impl Body for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        if let Some(request) = self.request.take() {
+        if let Some(mut request) = self.request.take() {
+            request.record.stood_still = self.stall.stands_still();
             request.abandon(self.counter.usage());
         }
     }
@@ -273,16 +281,25 @@ impl EarlyEnd {
 // === impl StallTimer ===
 
 impl StallTimer {
-    /// Ready when nothing has moved for the limit, or up to twice as long.
+    /// Ready when nothing has moved for the limit, or up to a look longer.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let limit = self.limit;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        ready!(timer.as_mut().poll(context));
-        if std::mem::take(&mut self.moved) {
-            timer.as_mut().reset(tokio::time::Instant::now() + limit);
-            return timer.as_mut().poll(context);
+        let every = LOOK_EVERY.min(self.limit / LOOKS_LEAST);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(every)));
+        while self.still < self.limit {
+            ready!(timer.as_mut().poll(context));
+            self.still = if std::mem::take(&mut self.moved) {
+                Duration::ZERO
+            } else {
+                self.still.saturating_add(every)
+            };
+            timer.as_mut().reset(tokio::time::Instant::now() + every);
         }
         Poll::Ready(())
+    }
+
+    /// Whether it has stood still since a look before the last one.
+    fn stands_still(&self) -> bool {
+        !self.moved && self.still > Duration::ZERO
     }
 }
 

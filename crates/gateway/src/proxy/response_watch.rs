@@ -94,6 +94,10 @@ impl<'a> ResponseWatch<'a> {
         self.request.intent.streamed
     }
 
+    pub(super) fn generates(&self) -> bool {
+        self.request.intent.generates
+    }
+
     /// The moment of the first check.
     pub(super) fn first_check(&self) -> Instant {
         if self.least == Span::ZERO {

@@ -19,6 +19,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use super::ProxiedRequest;
 use super::attempt::{AttemptFailure, AttemptOutcome};
+use super::inner_error::begins_with_error;
 use crate::backend::{Attempt, Endpoint};
 use crate::reply::Fault;
 use crate::request::Request;
@@ -63,15 +64,21 @@ fn full(value: Option<&HeaderValue>) -> Attempt {
     Attempt::Full(value.and_then(|value| retry_after(value, clock::since_epoch())))
 }
 
-pub(super) fn judge(response: Response<UpstreamBody>) -> AttemptOutcome {
+/// The same for a response that a model may have written.
+pub(super) fn judge(response: Response<UpstreamBody>, generated: bool) -> AttemptOutcome {
     let status = response.status();
-    let attempt = verdict(status, || response.headers().get(header::RETRY_AFTER));
+    let mut attempt = verdict(status, || response.headers().get(header::RETRY_AFTER));
+    let is_error = generated && status.is_success() && begins_with_error(response.body().begun());
+    if is_error {
+        attempt = Attempt::Failed;
+    }
     let position = match attempt {
         Attempt::Answered => return AttemptOutcome::Answered(Box::new(response)),
         Attempt::Full(_) => RequeuePosition::Original,
         _ => RequeuePosition::Back,
     };
-    let text = format!("it answered {status}");
+    let inside = if is_error { " with an error inside" } else { "" };
+    let text = format!("it answered {status}{inside}");
     let response = (!status.is_informational()).then(|| Box::new(response));
     AttemptOutcome::Failed(AttemptFailure { attempt, reached: true, position, response, text })
 }
@@ -157,6 +164,10 @@ impl ProxiedRequest {
         if self.is_taken_besides(&self.failed_at) {
             return Duration::ZERO;
         }
+        // Nexus looks at its queue as often.
+        if self.keeps_its_turn() {
+            return PAUSE_FIRST;
+        }
         let doublings = self.failures.saturating_sub(1).min(10);
         let pause = (PAUSE_FIRST * 2u32.pow(doublings)).min(PAUSE_MOST);
         let pause = pause.mul_f64(0.5 + jitter::fraction());
@@ -164,10 +175,16 @@ impl ProxiedRequest {
         until_trial.map_or(pause, |until| pause.max(until))
     }
 
+    /// Whether it goes before requests of lower bands although it has failed and they have not.
+    fn keeps_its_turn(&self) -> bool {
+        self.request.config.conventions.failed_goes_back
+    }
+
     /// How long the request leaves the next trial of a backend to requests that have not failed:
     /// one of them may be answered.
     fn until_trial(&self, failed: &Endpoint) -> Option<Duration> {
-        let trial = self.request.state.fleet.next_trial(failed)?;
+        let trial = self.request.state.fleet.next_trial(failed);
+        let trial = trial.filter(|_| !self.keeps_its_turn())?;
         let until = Duration::from_nanos(trial.since(self.request.record.now()).nanos());
         Some(until + AFTER_TRIAL)
     }

@@ -29,6 +29,9 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// tokens for each of them.
 const GROUPED: u64 = 2;
 
+/// A stream greets once for each choice, of which APIs allow so many.
+const GREETINGS_MAX: u64 = 128;
+
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
 /// The common end of Ollama's two keys.
 static OLLAMA_COUNT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"eval_count\""));
@@ -42,6 +45,8 @@ pub(crate) enum StreamFormat {
     Lines,
     /// One piece of JSON.
     Whole,
+    /// Plain text, such as a transcription.
+    Text,
     /// Compressed: nothing of it can be read.
     Encoded,
     /// Something else, such as audio.
@@ -56,7 +61,8 @@ pub(crate) struct TokenCounter {
     tokens: u64,
     /// Those of them with text.
     with_text: u64,
-    /// The bytes of their text, or of a compressed response.
+    greetings: u64,
+    /// The bytes of the texts, or of a response in plain text or compressed.
     bytes: u64,
     /// The beginning of a line that was cut by the end of a chunk.
     held: Vec<u8>,
@@ -64,6 +70,9 @@ pub(crate) struct TokenCounter {
     /// The bytes behind those that are held, where the scanner reads them.
     rest_bytes: u64,
     scanner: UsageScanner,
+    /// Whether the first event without text, or the first chunk of a response in one piece, begins
+    /// an error. `None` before it has come.
+    is_error: Option<bool>,
 }
 
 /// What happens to the bytes of a cut line behind those that are held.
@@ -88,6 +97,8 @@ impl StreamFormat {
             Self::Lines
         } else if name.windows(4).any(|word| word == b"json") {
             Self::Whole
+        } else if name.starts_with(b"text/") {
+            Self::Text
         } else {
             Self::Opaque
         }
@@ -97,6 +108,11 @@ impl StreamFormat {
     pub(crate) fn encoded(self, is_encoded: bool) -> Self {
         if is_encoded { Self::Encoded } else { self }
     }
+
+    /// What a line of a stream has that reports a usage.
+    fn report_key(self) -> &'static Finder<'static> {
+        if self == Self::Lines { &OLLAMA_COUNT } else { &USAGE }
+    }
 }
 
 // === impl TokenCounter ===
@@ -104,9 +120,21 @@ impl StreamFormat {
 impl TokenCounter {
     pub(crate) fn new(format: StreamFormat) -> Self {
         let scanner = UsageScanner::new(format == StreamFormat::Events);
-        let (tokens, with_text, bytes) = (0, 0, 0);
+        let (tokens, with_text, greetings, bytes) = (0, 0, 0, 0);
         let (held, rest, rest_bytes) = (Vec::new(), LineRest::None, 0);
-        Self { format, tokens, with_text, bytes, held, rest, rest_bytes, scanner }
+        let is_error = None;
+        Self {
+            format,
+            tokens,
+            with_text,
+            greetings,
+            bytes,
+            held,
+            rest,
+            rest_bytes,
+            scanner,
+            is_error,
+        }
     }
 
     /// Reads a chunk. Returns whether tokens came with it.
@@ -114,8 +142,11 @@ impl TokenCounter {
         let before = self.tokens;
         match self.format {
             StreamFormat::Events | StreamFormat::Lines => self.read_lines(chunk),
-            StreamFormat::Whole => self.scanner.read(chunk),
-            StreamFormat::Encoded => self.bytes += chunk.len() as u64,
+            StreamFormat::Whole => {
+                self.is_error.get_or_insert_with(|| is_error(chunk));
+                self.scanner.read(chunk);
+            }
+            StreamFormat::Text | StreamFormat::Encoded => self.bytes += chunk.len() as u64,
             StreamFormat::Opaque => {}
         }
         self.tokens > before
@@ -148,7 +179,8 @@ impl TokenCounter {
         let output = reported.output().map(|output| output.max(self.with_text));
         let counted = output.is_none() && self.tokens > 0;
         let output = output.or(counted.then(|| self.estimate()));
-        TokenUsage { prompt, output, cached, counted, by_length: self.by_length() }
+        let is_error = self.is_error == Some(true) && self.tokens <= 1;
+        TokenUsage { prompt, output, cached, counted, by_length: self.by_length(), is_error }
     }
 
     /// The tokens of a stream without usage.
@@ -161,6 +193,7 @@ impl TokenCounter {
     fn by_length(&self) -> Option<u64> {
         let tokens = match self.format {
             StreamFormat::Whole => self.scanner.text_bytes().div_ceil(BYTES_PER_TOKEN),
+            StreamFormat::Text => self.bytes.div_ceil(BYTES_PER_TOKEN),
             // A compressed byte stands for several.
             StreamFormat::Encoded => self.bytes,
             StreamFormat::Events | StreamFormat::Lines | StreamFormat::Opaque => 0,
@@ -177,9 +210,11 @@ impl TokenCounter {
         }
         let whole = memrchr(b'\n', chunk).map_or(0, |end| end + 1);
         let (lines, cut) = chunk.split_at(whole);
+        // Most chunks have no key of a usage, and then none of their lines has it.
+        let reports = self.format.report_key().find(lines).is_some();
         let mut start = 0;
         for end in memchr_iter(b'\n', lines) {
-            self.read_line(&lines[start..end]);
+            self.read_line(&lines[start..end], reports);
             start = end + 1;
         }
         if !cut.is_empty() {
@@ -217,7 +252,7 @@ impl TokenCounter {
     fn end_line(&mut self) {
         let mut line = std::mem::take(&mut self.held);
         match std::mem::replace(&mut self.rest, LineRest::None) {
-            LineRest::None => self.read_line(&line),
+            LineRest::None => self.read_line(&line, true),
             LineRest::Ignored => self.count(&line),
             // Its text is what makes a line so long.
             LineRest::Scanned => {
@@ -230,9 +265,10 @@ impl TokenCounter {
         self.held = line;
     }
 
-    fn read_line(&mut self, line: &[u8]) {
+    /// Reads a line, which `reports` a usage only if that is true.
+    fn read_line(&mut self, line: &[u8], reports: bool) {
         let Some(json) = json_of(self.format, line) else { return };
-        if may_report(self.format, json) {
+        if reports && may_report(self.format, json) {
             self.scanner.begin();
             self.scanner.read(json);
         }
@@ -247,7 +283,14 @@ impl TokenCounter {
         };
         match said {
             Said::Nothing => {}
-            Said::Other => self.tokens += 1,
+            Said::Greeting => {
+                self.greetings += 1;
+                self.tokens += u64::from(self.greetings > GREETINGS_MAX);
+            }
+            Said::Other => {
+                self.is_error.get_or_insert_with(|| is_error(json));
+                self.tokens += 1;
+            }
             Said::Texts { choices, bytes } => {
                 self.tokens += choices;
                 self.with_text += choices;
@@ -271,13 +314,22 @@ fn json_of(format: StreamFormat, line: &[u8]) -> Option<&[u8]> {
     Some(json.trim_ascii()).filter(|json| !json.is_empty())
 }
 
+/// Whether this is the beginning of an object whose first key is `error`, and tells one.
+fn is_error(json: &[u8]) -> bool {
+    let parts = [&b"{"[..], b"\"error\"", b":"];
+    let value =
+        parts.iter().try_fold(json, |rest, part| rest.trim_ascii_start().strip_prefix(*part));
+    value.is_some_and(|value| !value.trim_ascii_start().starts_with(b"null"))
+}
+
 /// Whether a line may report a usage. The line must have the key; that of many events has no value.
 fn may_report(format: StreamFormat, json: &[u8]) -> bool {
+    let key = format.report_key();
     if format == StreamFormat::Lines {
-        return OLLAMA_COUNT.find(json).is_some();
+        return key.find(json).is_some();
     }
-    USAGE.find_iter(json).any(|at| {
-        let value = json[at + USAGE.needle().len()..].trim_ascii_start().strip_prefix(b":");
+    key.find_iter(json).any(|at| {
+        let value = json[at + key.needle().len()..].trim_ascii_start().strip_prefix(b":");
         value.is_some_and(|value| !value.trim_ascii_start().starts_with(b"null"))
     })
 }

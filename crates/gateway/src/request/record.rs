@@ -14,7 +14,9 @@ use crate::backend::{Attempt, Endpoint, EndpointUse};
 use crate::clock::{self, Clock};
 use crate::ingress::headers::given_request_id;
 use crate::ingress::{Caller, Intent, WorkloadName};
-use crate::observe::{ChargedTokens, Observer, Record, RequestCounters, RequestTrace, UNSEEN};
+use crate::observe::{
+    ChargedTokens, FAILED_BY_BACKEND, Observer, Record, RequestCounters, RequestTrace, UNSEEN,
+};
 use crate::reply::Fault;
 use crate::tenants::Charge;
 use crate::tls_listener::ClientCertificate;
@@ -260,9 +262,15 @@ impl RequestRecord {
         self.clock.now()
     }
 
-    /// Ends the record of a request that went well.
+    /// The response has a good status and is an error.
+    pub(super) fn failed_inside(&mut self) {
+        self.record.outcome = FAILED_BY_BACKEND;
+    }
+
+    /// Ends the record of a request whose response has come to its end.
     pub(crate) fn succeed(mut self, now: Time) {
-        self.hand_over("ok", now);
+        let outcome = if self.record.outcome.is_empty() { "ok" } else { self.record.outcome };
+        self.hand_over(outcome, now);
     }
 
     /// Ends the record of a request whose response is not shown.

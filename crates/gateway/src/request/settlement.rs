@@ -20,6 +20,8 @@ pub(crate) struct TokenUsage {
     pub(crate) counted: bool,
     /// The output by the length of the response, for a response in one piece without a report.
     pub(crate) by_length: Option<u64>,
+    /// Whether the response is an error and nothing else, whatever its status.
+    pub(crate) is_error: bool,
 }
 
 /// The most tokens beyond the bytes of a request or of a response: those of templates, images and
@@ -121,7 +123,12 @@ impl Request {
 
     /// Ends the request at its backend, whose response is whole. The log waits for its client.
     pub(crate) fn leave_backend(mut self: Box<Self>, tokens: TokenUsage) -> DeliveryRecord {
-        let unreported = if self.succeeded() { Unreported::Estimate } else { Unreported::Owed };
+        let has_failed = tokens.is_error && self.succeeded();
+        if has_failed {
+            self.record.failed_inside();
+        }
+        let is_done = self.succeeded() && !has_failed;
+        let unreported = if is_done { Unreported::Estimate } else { Unreported::Owed };
         let ended = self.settle(tokens, unreported);
         self.record.leave_backend();
         DeliveryRecord { record: self.record, ended }

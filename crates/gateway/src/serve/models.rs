@@ -1,7 +1,8 @@
 //! Model lists: the models of all backends, in the formats of OpenAI and of Ollama.
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -9,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::backend::{Lookup, ModelEntry};
 use crate::config::Config;
 use crate::ingress::path::{self, Route};
-use crate::reply::{ErrorFormat, Fault, content, error, json};
+use crate::reply::{Fault, content, error, json};
 use crate::state::State;
 
 #[derive(Serialize)]
@@ -50,24 +51,18 @@ pub(super) fn root(method: &Method) -> Response<Full<Bytes>> {
 }
 
 /// Responds to a request for a list, or for one model. A tenant sees the models that it may use.
-pub(super) fn answer<B>(state: &State, request: Request<B>) -> Response<Full<Bytes>> {
-    let (mut parts, _) = request.into_parts();
+pub(super) fn answer(state: &State, parts: &mut Parts) -> Result<Response<Full<Bytes>>, Fault> {
     let config = state.config.load_full();
-    let path = parts.uri.path().to_owned();
-    let format = ErrorFormat::of(&path, config.conventions.nexus_errors);
-    let refuse = |fault: Fault| error::response_in(format, &fault.into());
-    let caller = match state.caller(&config, &mut parts) {
-        Ok(caller) => caller,
-        Err(fault) => return refuse(fault),
-    };
+    let caller = state.caller(&config, parts)?;
     let allowed = |model: &str| caller.as_ref().is_none_or(|caller| caller.tenant.may_use(model));
-    match path::classify(&parts.method, &path) {
-        Ok(Route::Tags) => tags(state, allowed),
-        Ok(Route::ModelCard) => match path::card_id(&path).unwrap_or_default() {
-            id if !allowed(&id) => refuse(Fault::ModelNotAllowed(id.into())),
-            id => model(state, &config, &id).unwrap_or_else(refuse),
+    let path = parts.uri.path();
+    match path::classify(&parts.method, path) {
+        Ok(Route::Tags) => Ok(tags(state, allowed)),
+        Ok(Route::ModelCard) => match path::card_id(path).unwrap_or_default() {
+            id if !allowed(&id) => Err(Fault::ModelNotAllowed(id.into())),
+            id => model(state, &config, &id),
         },
-        _ => models(state, &config, allowed),
+        _ => Ok(models(state, &config, allowed)),
     }
 }
 

@@ -94,7 +94,7 @@ async fn answer_here(
     }
     match route.and_then(|route| foreign_sites::check(&config, route, &request, arrival)) {
         Ok(Route::Models | Route::ModelCard | Route::Tags) if doors.api => {
-            Content::whole(models::answer(state, request))
+            list(&worker, request, format)
         }
         Ok(Route::Version) if doors.api => Content::whole(admin::version()),
         Ok(Route::Root) if doors.api => Content::whole(models::root(request.method())),
@@ -177,10 +177,8 @@ async fn refuse_path(
     }
     let (parts, body) = request.into_parts();
     request_body::pass_over(&parts.headers, body).await;
-    worker.state.observer.unknown_path(parts.uri.path());
-    let mut record = record_of(worker, &parts);
-    record.band = None;
-    unread(record, fault.into(), format, &parts)
+    worker.state.observer.unknown_path(parts.uri.path(), worker.state.clock.now());
+    refuse_recorded(worker, &parts, format, fault)
 }
 
 /// Refuses a request of a website. An operator should see that one tried.
@@ -192,9 +190,29 @@ async fn refuse_foreign(
 ) -> Response<Content> {
     let (parts, body) = request.into_parts();
     request_body::pass_over(&parts.headers, body).await;
-    let mut record = record_of(worker, &parts);
+    refuse_recorded(worker, &parts, format, fault)
+}
+
+/// The models, or one of them. An operator should see that a client asks for one that nobody has.
+fn list(worker: &Worker, request: HttpRequest<Incoming>, format: ErrorFormat) -> Response<Content> {
+    let (mut parts, _) = request.into_parts();
+    match models::answer(&worker.state, &mut parts) {
+        Ok(answer) => Content::whole(answer),
+        Err(fault) => refuse_recorded(worker, &parts, format, fault),
+    }
+}
+
+/// Refuses a request that is no work for the queue, and records it.
+fn refuse_recorded(
+    worker: &Worker,
+    parts: &Parts,
+    format: ErrorFormat,
+    fault: Fault,
+) -> Response<Content> {
+    let mut record = record_of(worker, parts);
+    record.model = path::card_id(parts.uri.path()).map(|id| Arc::from(&*id));
     record.band = None;
-    unread(record, fault.into(), format, &parts)
+    unread(record, fault.into(), format, parts)
 }
 
 /// A status page, for a client that may see it.

@@ -35,8 +35,10 @@ use crate::upstream::Pool;
 
 /// How often unused connections are closed.
 const TIDY_EVERY: Duration = Duration::from_secs(10);
-/// How long the rest of a refused request is read.
+/// How long the rest of a refused request is read, and on how many connections at once: each has
+/// one of the files that are left to the process itself.
 const LINGER: Duration = Duration::from_secs(1);
+const LINGERING_MAX: usize = 16;
 /// Connections at once to the status pages, if they have an address of their own.
 const PAGE_CONNECTIONS_MAX: usize = 1024;
 /// Requests at once on one connection of HTTP/2.
@@ -100,8 +102,7 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
         false => (&state.page_connections, state.open_files.pages(PAGE_CONNECTIONS_MAX)),
     };
     let Some(_place) = connections.join(most) else {
-        let _ = stream.try_write(&raw(&Fault::Overloaded.into()));
-        return;
+        return Box::pin(refuse_for_room(&worker, stream)).await;
     };
     let arrival = Arrival::of(&stream, worker.tls.is_some());
     let Some((stream, certificate)) = client_stream(&worker, stream).await else { return };
@@ -134,29 +135,42 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
         route::answer(Arc::clone(&worker), request, activity.serve(), arrival)
     });
     let socket = TokioIo::new(socket);
-    if is_http2 {
+    let end = if is_http2 {
         // Larger than the connections of most clients, which speak HTTP/1.
         let mut connection = Box::pin(http2(header_limit).serve_connection(socket, service));
-        converse(connection.as_mut(), closing).await;
+        converse(connection.as_mut(), closing).await
     } else {
         let connection = pin!(http1(header_limit, is_last).serve_connection(socket, service));
-        converse(connection, closing).await;
+        converse(connection, closing).await
+    };
+    if end.is_err_and(|error| error.is_parse()) {
+        count_refused(&worker, "unreadable_request");
     }
 }
 
-/// Serves the requests of a connection. An error means that the client broke off, which ends its
-/// requests by itself.
-async fn converse<C: GracefulConnection>(
+/// Serves the requests of a connection. An error other than an unreadable request means that the
+/// client broke off, which ends its requests by itself.
+async fn converse<C>(
     mut connection: Pin<&mut C>,
     closing: LazyWaker<impl Future<Output = ()>>,
-) {
+) -> hyper::Result<()>
+where
+    C: GracefulConnection<Error = hyper::Error>,
+{
     let mut waker = QuietWaker::default();
     tokio::select! {
         biased;
-        _ = poll_fn(|context| waker.poll(connection.as_mut(), context)) => return,
+        end = poll_fn(|context| waker.poll(connection.as_mut(), context)) => return end,
         () = closing => connection.as_mut().graceful_shutdown(),
     }
-    let _ = connection.await;
+    connection.await
+}
+
+/// Counts a connection without a request, as far as clients may use the API there.
+fn count_refused(worker: &Worker, code: &'static str) {
+    if worker.doors.api {
+        worker.state.observer.refused_connection(code);
+    }
 }
 
 /// The stream of a connection after its handshake, and the certificate of its client.
@@ -173,20 +187,34 @@ async fn client_stream(
             Some((ClientStream::Tls(stream), certificate))
         }
         Err(HandshakeError::PlainHttp(stream)) => {
-            Box::pin(refuse_plain_http(stream)).await;
+            count_refused(worker, Fault::TlsRequired.code());
+            Box::pin(refuse(stream, Fault::TlsRequired)).await;
             None
         }
         Err(error) => {
             tracing::debug!(%error, "no TLS handshake");
+            if matches!(error, HandshakeError::Failed(_)) {
+                count_refused(worker, "tls_failed");
+            }
             None
         }
     }
 }
 
-/// Tells a client without TLS what this port speaks. The client's request is read, because a
-/// connection that closes with unread bytes may lose the response.
-async fn refuse_plain_http(mut stream: TcpStream) {
-    let _ = stream.try_write(&raw(&Fault::TlsRequired.into()));
+/// Refuses a connection beyond those that there may be. Where many are refused at once, some of
+/// their clients lose the response.
+async fn refuse_for_room(worker: &Worker, stream: TcpStream) {
+    count_refused(worker, Fault::Overloaded.code());
+    match worker.state.refused_connections.join(LINGERING_MAX) {
+        Some(_place) => refuse(stream, Fault::Overloaded).await,
+        None => _ = stream.try_write(&raw(&Fault::Overloaded.into())),
+    }
+}
+
+/// Refuses a client for all of its connection. Its request is read, because a connection that
+/// closes with unread bytes may lose the response.
+async fn refuse(mut stream: TcpStream, fault: Fault) {
+    let _ = stream.try_write(&raw(&fault.into()));
     let _ = stream.shutdown().await;
     let mut bytes = [0; 4096];
     let rest = async { while matches!(stream.read(&mut bytes).await, Ok(1..)) {} };

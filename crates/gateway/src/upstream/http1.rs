@@ -134,6 +134,11 @@ impl Http1 {
         std::future::poll_fn(|context| self.poll_body_begun(context, framing, due)).await
     }
 
+    /// What has come behind the head, before any of it is read as a body.
+    pub(crate) fn begun(&self) -> &[u8] {
+        &self.came
+    }
+
     /// Waits for any further byte.
     pub(crate) async fn await_byte(&mut self) -> bool {
         std::future::poll_fn(|context| self.poll_move(context)).await.is_ok_and(|read| read > 0)

@@ -30,6 +30,14 @@ impl UpstreamBody {
         Self::Http1 { connection: Some(connection), framing, lease }
     }
 
+    /// What has come of it with the head, with the framing of its chunks; nothing over HTTP/2.
+    pub(crate) fn begun(&self) -> &[u8] {
+        match self {
+            Self::Http1 { connection: Some(connection), .. } => connection.begun(),
+            _ => &[],
+        }
+    }
+
     /// Returns the connection to the pool after the last byte, if it can serve again.
     pub(crate) fn give_back(&mut self) {
         if let Self::Http1 { connection, lease, .. } = self

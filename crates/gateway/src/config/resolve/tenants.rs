@@ -15,7 +15,7 @@ use crate::schema::Section;
 pub(super) fn auth(section: &Section<'_>) -> Auth {
     Auth {
         key_file: section.path("key_file"),
-        keys: section.given("keys").unwrap_or_default(),
+        keys: section.given("keys"),
         jwt: jwt(&section.section("jwt")),
     }
 }

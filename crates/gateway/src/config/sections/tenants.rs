@@ -51,7 +51,8 @@ pub(in crate::config) const AUTH: SectionSchema = SectionSchema::new(
             "keys",
             Texts(&KEY_LINE),
             "Further stored keys, each written as a line of the key file. The variable \
-             `TIDEGATE_AUTH__KEYS` gives keys without a file.",
+             `TIDEGATE_AUTH__KEYS` gives keys without a file. An empty list lets nobody in, like \
+             an empty file.",
         ),
         key("jwt", Table(&JWT), "Tokens of an issuer, in place of keys."),
     ],

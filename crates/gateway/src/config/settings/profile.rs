@@ -29,7 +29,8 @@ pub struct Conventions {
     /// The errors of requests are those of Nexus: without `param`, a timeout tells no cause, and a
     /// full queue names the key of its limit.
     pub nexus_errors: bool,
-    /// A request that a backend did not serve loses its place in the queue, whatever the cause.
+    /// A request that a backend did not serve goes to the back of its band, whatever the cause, and
+    /// before all requests of lower bands.
     pub failed_goes_back: bool,
     /// A client that leaves while it waits is a warning in the log.
     pub warns_of_leaving: bool,

@@ -13,8 +13,8 @@ use crate::jwt::ClaimRules;
 pub struct Auth {
     /// A file with one key on each line, watched for changes.
     pub key_file: Option<PathBuf>,
-    /// Further keys, each written as a line of that file.
-    pub keys: Vec<String>,
+    /// Further keys, each written as a line of that file; `None` without a list.
+    pub keys: Option<Vec<String>>,
     /// Tokens of an issuer; `None` if they are off.
     pub jwt: Option<Jwt>,
 }

@@ -3,14 +3,13 @@
 use super::super::situation::ClientMistake;
 use super::*;
 
+fn refusal(reason: &'static str, last_minute: u64) -> RefusalCount {
+    RefusalCount { reason, total: last_minute, last_minute, of_work: last_minute }
+}
+
 fn refused(counts: &[(&'static str, u64)], served: u64) -> Situation {
-    let refusal = |&(reason, last_minute): &_| RefusalCount {
-        reason,
-        total: last_minute,
-        last_minute,
-        of_work: last_minute,
-    };
-    let mut situation = Situation { refusals: counts.iter().map(refusal).collect(), ..well() };
+    let refusals = counts.iter().map(|&(reason, count)| refusal(reason, count)).collect();
+    let mut situation = Situation { refusals, ..well() };
     situation.queue.served_last_minute = served;
     situation
 }
@@ -101,6 +100,25 @@ fn m03_a_few_mistakes_among_many_requests_are_no_finding() {
     assert_eq!(only(&refused(&[("invalid_request", 11)], 10)).level, Level::Trouble);
 }
 
+/// Reads that fail are a warning at most, and reads that end well hide no work that fails.
+#[test]
+fn m03_reads_are_judged_beside_the_work() {
+    let reads = |failed, ended_well, served| Situation {
+        refusals: vec![RefusalCount { of_work: 0, ..refusal("refused_by_backend", failed) }],
+        reads_last_minute: ended_well,
+        ..refused(&[], served)
+    };
+    let finding = only(&reads(80, 0, 8));
+    assert_eq!((finding.id, finding.level), ("client_errors", Level::Warning));
+    assert!(finding.text.starts_with("80 of 88 requests"), "{}", finding.text);
+    assert_eq!(ids(&reads(4, 2, 2)), [""; 0]);
+    assert_eq!(ids(&reads(9, 91, 0)), [""; 0]);
+    let work = Situation { reads_last_minute: 1000, ..refused(&[("invalid_request", 5)], 1) };
+    let finding = only(&work);
+    assert_eq!(finding.level, Level::Trouble);
+    assert!(finding.text.starts_with("5 of 6 requests"), "{}", finding.text);
+}
+
 /// Each reason alone is rare, and together they are most of all.
 #[test]
 fn m03_no_verdict_is_green_while_most_requests_fail() {
@@ -126,8 +144,6 @@ fn m03_a_priority_that_does_not_exist_is_a_note() {
 #[test]
 fn m03_refusals_held_requests_and_keys_are_reported() {
     let mut situation = well();
-    let refusal =
-        |reason, last_minute| RefusalCount { reason, total: 9, last_minute, of_work: last_minute };
     situation.queue.served_last_minute = 200;
     situation.refusals = vec![refusal("invalid_request", 9), refusal("flow_full", 3)];
     let finding = only(&situation);

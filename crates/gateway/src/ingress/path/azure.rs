@@ -12,7 +12,7 @@ use crate::reply::Fault;
 pub(super) const PREFIX: &str = "/openai/";
 const DEPLOYMENTS: &str = "/openai/deployments/";
 /// The operations of a deployment, which all have a JSON body.
-const OPERATIONS: [&str; 3] = ["chat/completions", "completions", "embeddings"];
+pub(super) const OPERATIONS: [&str; 3] = ["chat/completions", "completions", "embeddings"];
 
 /// The path at a backend; `None` for a path that is not offered. An ambiguous path is an error, and
 /// so is a deployment whose name cannot be read: the request would go by the model of its body.

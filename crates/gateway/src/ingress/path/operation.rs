@@ -21,6 +21,14 @@ const WORK: [(&str, RequestKind); 9] = [
     ("/api/show", RequestKind::Description),
 ];
 
+/// The same of LM Studio's own API, which no client of another server means.
+const LM_STUDIO: [(&str, RequestKind); 4] = [
+    ("/api/v0/chat/completions", RequestKind::Chat),
+    ("/api/v0/completions", RequestKind::Completion),
+    ("/api/v0/embeddings", RequestKind::Embedding),
+    ("/api/v1/chat", RequestKind::Response),
+];
+
 /// The paths of work that vLLM and llama.cpp have outside `/v1/`.
 pub(super) const ENGINE_PATHS: [&str; 4] = ["/tokenize", "/detokenize", "/rerank", "/score"];
 
@@ -43,16 +51,19 @@ pub(crate) const MESSAGES: &str = "/v1/messages";
 /// The files of models, which Ollama takes.
 const BLOBS: &str = "/api/blobs/";
 pub(super) const CARDS: &str = "/v1/models/";
+/// The models of OpenAI's older API.
+pub(super) const ENGINES: &str = "/v1/engines/";
 
 /// The paths of lists, which the gateway answers itself.
 const LISTS: [&str; 5] = ["/v1/models", "/v1/files", "/v1/batches", "/api/tags", "/api/version"];
 
 /// The beginnings of paths that go on with an id.
-pub(super) const OBJECTS: [&str; 4] = [BLOBS, CARDS, "/v1/files/", "/v1/batches/"];
+pub(super) const OBJECTS: [&str; 5] = [BLOBS, CARDS, ENGINES, "/v1/files/", "/v1/batches/"];
 
 /// Every path that a lock is on, or by which a request is read.
 pub(super) fn known() -> impl Iterator<Item = &'static str> {
-    work_paths().chain([MESSAGES]).chain(MODEL_CHANGES).chain(LISTS)
+    let own = LM_STUDIO.into_iter().map(|(path, _)| path);
+    work_paths().chain([MESSAGES]).chain(MODEL_CHANGES).chain(LISTS).chain(own)
 }
 
 /// The paths whose bodies are read as work.
@@ -65,10 +76,11 @@ pub(super) fn work_paths() -> impl Iterator<Item = &'static str> {
 pub(crate) fn work(method: &Method, path: &str) -> (Api, RequestKind) {
     let azure = upstream(path);
     let path = azure.as_deref().unwrap_or(path);
-    let found =
-        WORK.into_iter().find(|(known, _)| *method == Method::POST && path.ends_with(known));
+    let mut all = WORK.into_iter().chain(LM_STUDIO);
+    let found = all.find(|(known, _)| *method == Method::POST && path.ends_with(known));
     let (known, kind) = found.unwrap_or((path, RequestKind::Other));
-    (if known.starts_with("/api/") { Api::Ollama } else { Api::OpenAi }, kind)
+    let is_ollama = known.starts_with("/api/") && !known.starts_with("/api/v");
+    (if is_ollama { Api::Ollama } else { Api::OpenAi }, kind)
 }
 
 /// Whether a request changes the models of a server: the paths of Ollama, vLLM and LM Studio, and

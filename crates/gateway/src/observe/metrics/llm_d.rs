@@ -23,7 +23,7 @@ use crate::observe::labels::ModelNames;
 use crate::observe::model_counters::ModelCounters;
 use crate::observe::prometheus_writer::{Family, MetricType, MetricsText, Pair};
 use crate::observe::snapshot::Snapshot;
-use crate::observe::{IdNames, UNSEEN};
+use crate::observe::{FAILED_BY_BACKEND, IdNames, UNSEEN};
 
 /// A priority for each band, from best-effort to critical.
 const PRIORITIES: [&str; BANDS] = ["-1", "0", "1", "10"];
@@ -195,7 +195,7 @@ fn outcome(ours: &str) -> &'static str {
         "queue_timeout" | "deadline_exceeded" => "EvictedTTL",
         "client_closed" | "client_stalled" => "EvictedContextCancelled",
         "preempted" => "EvictedOther",
-        "ok" | "backend_error" | UNSEEN => "Dispatched",
+        "ok" | "backend_error" | FAILED_BY_BACKEND | UNSEEN => "Dispatched",
         _ => "RejectedOther",
     }
 }

@@ -14,6 +14,9 @@ static CHOICES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"cho
 static TEXT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"text\""));
 static MESSAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"message\""));
 static RESPONSE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"response\""));
+static ROLE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"role\""));
+/// The common end of the keys that tell why a response ended.
+static REASON: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"_reason\""));
 static THINKING: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"thinking\""));
 
 /// The keys whose texts no model writes.
@@ -23,9 +26,11 @@ const ENVELOPE: [&[u8]; 6] =
 /// What an event says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// Nothing: it is a greeting, an end or a report.
+    /// Nothing: it is an end or a report.
     Nothing,
-    /// An event of an unknown kind.
+    /// Who speaks, and no text.
+    Greeting,
+    /// An event of an unknown kind, or of a token without text: an engine sends those it skips.
     Other,
     /// Texts of so many choices, with the sum of their bytes.
     Texts { choices: u64, bytes: u64 },
@@ -53,17 +58,35 @@ enum Step {
 /// What an event says, by its JSON or as much of it as has come.
 pub(super) fn said(event: &[u8]) -> Said {
     if let Some(said) = said_under(&DELTA, event) {
-        return said;
+        return if said == Said::Nothing { said_without_text(event) } else { said };
     }
     let Some(at) = CHOICES.find(event) else {
         let is_end = event.is_empty() || event.starts_with(b"[DONE]");
         return if is_end { Said::Nothing } else { Said::Other };
     };
     let choices = &event[at..];
-    said_under(&TEXT, choices).unwrap_or_else(|| {
-        let is_empty = is_empty_list(&choices[CHOICES.needle().len()..]);
-        if is_empty { Said::Nothing } else { Said::Other }
-    })
+    match said_under(&TEXT, choices) {
+        Some(said @ Said::Texts { .. }) => said,
+        Some(_) => said_without_text(event),
+        None if is_empty_list(&choices[CHOICES.needle().len()..]) => Said::Nothing,
+        None => Said::Other,
+    }
+}
+
+/// What an event says whose texts are empty.
+fn said_without_text(event: &[u8]) -> Said {
+    let has_text = |key: &Finder<'_>| {
+        key.find_iter(event).any(|at| {
+            let value = event[at + key.needle().len()..].trim_ascii_start().strip_prefix(b":");
+            let text = value.and_then(|value| value.trim_ascii_start().strip_prefix(b"\""));
+            text.is_some_and(|text| !text.starts_with(b"\""))
+        })
+    };
+    match has_text(&REASON) {
+        true => Said::Nothing,
+        false if has_text(&ROLE) => Said::Greeting,
+        false => Said::Other,
+    }
 }
 
 /// What a line of Ollama's says.

@@ -73,9 +73,7 @@ fn only_events_with_content_are_counted() {
         r#"{"choices":[{"text":"","finish_reason":"length"}]}"#,
         r#"{"choices":[],"timings":{"predicted_n":5}}"#,
         r#"{"choices": [ ], "usage": null}"#,
-        r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":""}}"#,
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{}}"#,
-        r#"{"type":"response.output_text.delta","delta":"","item_id":"i"}"#,
         r#"[DONE]"#,
     ];
     let something = [
@@ -104,6 +102,32 @@ fn only_events_with_content_are_counted() {
     assert_eq!(counter.usage().output, Some(1));
 }
 
+/// A token may have no text: one that is skipped, or a part of a letter. It counts, and is no
+/// floor. A greeting counts nothing as often as there can be choices.
+#[test]
+fn x05_tokens_without_text_count_and_greetings_do_not() {
+    let empty = [
+        r#"{"choices":[{"index":0,"delta":{"content":""},"token_ids":[128009]}]}"#,
+        r#"{"choices":[{"delta":{"content":"","role":null},"finish_reason":null}]}"#,
+        r#"{"choices":[{"delta":{"content":"","role":""},"finish_reason":""}]}"#,
+        r#"{"choices": [{"index":0,"text":"","finish_reason":null,"stop_reason":null}]}"#,
+        r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":""}}"#,
+        r#"{"type":"response.output_text.delta","delta":"","item_id":"i"}"#,
+    ];
+    for text in empty {
+        let event = format!("data: {text}\n\n");
+        let mut counter = read(StreamFormat::Events, &[event.repeat(2000).as_bytes()]);
+        assert_eq!((counter.tokens(), counter.with_text), (2000, 0), "{text}");
+        assert_eq!(counter.usage().output, Some(2000), "{text}");
+    }
+    let greeting =
+        "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    let counter = read(StreamFormat::Events, &[greeting.repeat(128).as_bytes()]);
+    assert_eq!(counter.tokens(), 0);
+    let counter = read(StreamFormat::Events, &[greeting.repeat(2000).as_bytes()]);
+    assert_eq!(counter.tokens(), 2000 - 128);
+}
+
 #[test]
 fn ollama_streams_lines_and_reports_its_counts_at_the_end() {
     let lines = concat!(
@@ -130,6 +154,26 @@ fn counts_of_ollama_are_found_in_any_order_however_they_are_cut() {
 }
 
 #[test]
+fn m03_a_response_that_is_an_error_alone_is_one() {
+    let is_error = |format, text: &str| read(format, &[text.as_bytes()]).usage().is_error;
+    let error = "{\"error\": {\"message\": \"delta of CUDA\"}}";
+    let event = format!("data: {error}\n\n");
+    let done = "data: [DONE]\n\n";
+    let greeting =
+        "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    assert!(is_error(StreamFormat::Whole, error));
+    assert!(is_error(StreamFormat::Whole, " { \"error\" : \"x\" }"));
+    assert!(is_error(StreamFormat::Lines, "{\"error\":\"CUDA\"}\n"));
+    assert!(is_error(StreamFormat::Events, &format!("{event}{done}")));
+    assert!(is_error(StreamFormat::Events, &format!("{greeting}{event}{done}")));
+    assert!(!is_error(StreamFormat::Events, &format!("{CHAT}{event}")), "tokens came before it");
+    assert!(!is_error(StreamFormat::Events, CHAT));
+    for text in ["{\"error\":null,\"data\":[]}", "{\"errors\":1}", "{\"id\":\"error\"}", "", "{"] {
+        assert!(!is_error(StreamFormat::Whole, text), "{text}");
+    }
+}
+
+#[test]
 fn nothing_said_is_nothing_known() {
     for text in [
         "",
@@ -146,6 +190,8 @@ fn nothing_said_is_nothing_known() {
     }
     let audio = b"{\"usage\":{\"prompt_tokens\":5}}";
     assert_eq!(read(StreamFormat::Opaque, &[audio]).usage(), TokenUsage::default());
+    let text = read(StreamFormat::Text, &[audio]).usage();
+    assert_eq!(text, TokenUsage { by_length: Some(8), ..TokenUsage::default() });
     let compressed = read(StreamFormat::Encoded, &[audio]).usage();
     assert_eq!(compressed, TokenUsage { by_length: Some(29), ..TokenUsage::default() });
 }
@@ -183,6 +229,14 @@ fn x05_a_look_alike_is_no_usage_wherever_it_stands() {
         ];
         check(StreamFormat::Events, &events.concat(), [Some(7), Some(2), Some(3)]);
     }
+}
+
+/// LM Studio's own API reports in `stats`.
+#[test]
+fn x05_usage_of_lm_studio_is_read_from_its_stats() {
+    let text = "{\"output\":[{\"type\":\"message\",\"content\":\"x\"}],\
+        \"stats\":{\"input_tokens\":10,\"total_output_tokens\":2500,\"tokens_per_second\":4.5}}";
+    check(StreamFormat::Whole, text, [Some(10), None, Some(2500)]);
 }
 
 /// The end of a longer key is no key.

@@ -2,9 +2,10 @@
 //!
 //! An engine repeats what its client sent: tools, metadata, a text. What looks like a usage there
 //! is the client's, so a key counts by its place in the JSON alone: `usage` at the top, or in the
-//! `response` or `message` of an event, and Ollama's counts at the top. The scanner follows the
-//! nesting in one pass over bytes that may be cut anywhere; it builds no tree and remembers at most
-//! one key. A key that is written with escapes is none: no engine writes its own so.
+//! `response` or `message` of an event, LM Studio's `stats` and Ollama's counts at the top. The
+//! scanner follows the nesting in one pass over bytes that may be cut anywhere; it builds no tree
+//! and remembers at most one key. A key that is written with escapes is none: no engine writes its
+//! own so.
 
 use memchr::memchr2;
 
@@ -293,7 +294,7 @@ impl UsageScanner {
 
     fn field_of(&self, word: &[u8]) -> Field {
         match (self.level, word) {
-            (Level::Top | Level::Nested, b"usage") => Field::Usage,
+            (Level::Top | Level::Nested, b"usage") | (Level::Top, b"stats") => Field::Usage,
             (Level::Top, b"response" | b"message" | b"thinking") => Field::Container,
             (Level::Top, b"prompt_eval_count") => Field::Count(Count::Prompt),
             (Level::Top, b"eval_count") => Field::Count(Count::Output),
@@ -310,7 +311,7 @@ impl Field {
     fn in_usage(word: &[u8]) -> Self {
         Self::Count(match word {
             b"prompt_tokens" | b"input_tokens" => Count::Prompt,
-            b"completion_tokens" | b"output_tokens" => Count::Output,
+            b"completion_tokens" | b"output_tokens" | b"total_output_tokens" => Count::Output,
             b"cached_tokens" => Count::Cached,
             b"cache_read_input_tokens" => Count::ReadFromCache,
             b"cache_creation_input_tokens" => Count::WrittenToCache,

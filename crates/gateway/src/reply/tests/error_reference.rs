@@ -111,10 +111,12 @@ fn reference() -> String {
 }
 
 /// Codes that no client gets: outcomes in metrics, and reasons of the diagnosis.
-const INNER: [&str; 7] = [
+const INNER: [&str; 9] = [
     "ok",
     "client_closed",
     "client_stalled",
+    "unreadable_request",
+    "tls_failed",
     "failed_by_backend",
     "refused_by_backend",
     "response_unseen",

@@ -98,7 +98,7 @@ impl Framing {
             let next = match chunk {
                 Chunk::Size => size(came)?,
                 Chunk::Data(0) => Some(Chunk::End),
-                Chunk::Data(left) => return Ok(data(came, left)),
+                Chunk::Data(left) => return Ok(chunks(came, left)),
                 Chunk::End => line_end(came)?,
                 Chunk::Trailers => return self.take_trailers(came),
             };
@@ -126,21 +126,58 @@ fn data(came: &mut BytesMut, left: &mut u64) -> Step {
     Step::Frame(Frame::data(came.split_to(length).freeze()))
 }
 
-/// The line before a chunk. Anything but plain digits might be read otherwise by another program.
+/// Takes what has come of this chunk and of those behind it as one piece: what follows costs about
+/// as much for each piece as for each event of a stream. The lines between them are closed up.
+fn chunks(came: &mut BytesMut, left: &mut u64) -> Step {
+    if came.is_empty() {
+        return Step::More;
+    }
+    let (mut length, mut read) = (0, 0);
+    loop {
+        let part = usize::try_from(*left).unwrap_or(usize::MAX).min(came.len() - read);
+        if read > length {
+            came.copy_within(read..read + part, length);
+        }
+        length += part;
+        read += part;
+        *left -= part as u64;
+        // Whatever else follows is left for the next step, which also finds what is wrong with it.
+        let line = came[read..].strip_prefix(b"\r\n").map(size_line);
+        let Some(Ok(Some((line, size @ 1..)))) = line else { break };
+        if came.len() == read + 2 + line {
+            break;
+        }
+        read += 2 + line;
+        *left = size;
+    }
+    let piece = came.split_to(length).freeze();
+    came.advance(read - length);
+    Step::Frame(Frame::data(piece))
+}
+
+/// Takes the line before a chunk.
 fn size(came: &mut BytesMut) -> Result<Option<Chunk>, ExchangeError> {
+    let Some((line, size)) = size_line(came)? else { return Ok(None) };
+    came.advance(line);
+    Ok(Some(if size == 0 { Chunk::Trailers } else { Chunk::Data(size) }))
+}
+
+/// The length of the line before a chunk, and of the chunk. Anything but plain digits might be read
+/// otherwise by another program.
+fn size_line(came: &[u8]) -> Result<Option<(usize, u64)>, ExchangeError> {
     let wrong = || ExchangeError::Protocol("a chunk's length cannot be read");
     let Some(end) = memchr(b'\n', came) else {
         return if came.len() > LINE_MAX { Err(wrong()) } else { Ok(None) };
     };
     let line = came[..end].strip_suffix(b"\r").ok_or_else(wrong)?;
     let digits = line.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii_end();
-    let hex = line.len() <= LINE_MAX && digits.iter().all(u8::is_ascii_hexdigit);
     // Some programs take a lone carriage return for a line's end.
-    let hex = hex && memchr(b'\r', line).is_none();
-    let size = std::str::from_utf8(digits).ok().filter(|_| hex);
-    let size = size.and_then(|digits| u64::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?;
-    came.advance(end + 1);
-    Ok(Some(if size == 0 { Chunk::Trailers } else { Chunk::Data(size) }))
+    let is_plain = !digits.is_empty() && line.len() <= LINE_MAX && !line.contains(&b'\r');
+    let size = digits.iter().try_fold(0_u64, |size, &byte| {
+        size.checked_mul(16)?.checked_add(char::from(byte).to_digit(16)?.into())
+    });
+    let size = size.filter(|_| is_plain).ok_or_else(wrong)?;
+    Ok(Some((end + 1, size)))
 }
 
 fn line_end(came: &mut BytesMut) -> Result<Option<Chunk>, ExchangeError> {

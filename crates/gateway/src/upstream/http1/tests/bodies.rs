@@ -25,6 +25,25 @@ fn chunks_are_the_same_however_they_are_cut() {
     }
 }
 
+/// What has come of a body is one piece, wherever it is cut.
+#[test]
+fn chunks_that_came_together_pass_together() {
+    let body = b"5\r\nhello\r\n2;x\r\n, \r\n8\r\nmy world\r\n0\r\n\r\n";
+    for cut in 0..body.len() {
+        let (mut framing, mut came) = (Framing::chunked(), BytesMut::new());
+        let mut pieces = Vec::new();
+        for part in [&body[..cut], &body[cut..]] {
+            came.extend_from_slice(part);
+            while let Step::Frame(frame) = framing.take(&mut came).unwrap() {
+                pieces.push(frame.into_data().unwrap());
+            }
+        }
+        assert!(framing.is_over() && came.is_empty(), "cut at {cut}");
+        assert_eq!(pieces.concat(), b"hello, my world", "cut at {cut}");
+        assert!(pieces.len() <= 2, "cut at {cut}: {pieces:?}");
+    }
+}
+
 #[test]
 fn a_body_in_chunks_may_be_empty() {
     let whole = chunked("0\r\n\r\n").unwrap();
