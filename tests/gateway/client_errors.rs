@@ -115,11 +115,15 @@ fn m03_g02_a_path_that_does_not_exist_is_named_with_the_one_that_was_meant() {
 fn m03_g02_reads_that_fail_are_never_a_green_verdict() {
     let show = HttpRequest::post("/api/show", "{\"model\": \"none\"}");
     let foreign = chat("m").header("origin", "https://elsewhere.example");
+    let preflight = HttpRequest { method: "OPTIONS".into(), ..HttpRequest::get(&foreign.path) }
+        .header("origin", "https://elsewhere.example")
+        .header("access-control-request-method", "POST");
     for (ask, status, reason) in [
         (show, 404, "model_not_found"),
         (HttpRequest::get("/v1/models/none"), 404, "model_not_found"),
         (HttpRequest::get("/v1/chat/completions"), 404, "refused_by_backend"),
         (foreign, 403, "host_not_allowed"),
+        (preflight, 403, "host_not_allowed"),
     ] {
         let backend = Backend::start(|request| match request.method.as_str() {
             "GET" => ScriptedResponse::json(404, "{}"),

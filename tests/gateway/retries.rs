@@ -40,7 +40,7 @@ fn n05_a_reset_before_the_first_byte_is_tried_elsewhere_with_the_same_bytes() {
 
 #[test]
 fn n05_an_error_of_the_backend_is_tried_elsewhere() {
-    for status in [500, 502, 503, 504, 429] {
+    for status in [500, 502, 503, 504, 507, 521, 599, 429] {
         let bad = Backend::start(move |_| ScriptedResponse::json(status, "{\"bad\":1}"));
         let good = Backend::quick();
         let gateway = Gateway::start(&preferring(TWO, &bad, &good));

@@ -53,9 +53,10 @@ pub(crate) fn verdict<'a>(
         _ if is_full(status) => full(retry_after()),
         // The gateway never asks to switch protocols.
         _ if status.is_informational() => Attempt::Failed,
-        StatusCode::INTERNAL_SERVER_ERROR
-        | StatusCode::BAD_GATEWAY
-        | StatusCode::GATEWAY_TIMEOUT => Attempt::Failed,
+        // These are about the request.
+        StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED => Attempt::Answered,
+        // Others than the known ones come from tunnels and proxies before an engine.
+        _ if status.is_server_error() => Attempt::Failed,
         _ => Attempt::Answered,
     }
 }

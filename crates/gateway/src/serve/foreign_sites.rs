@@ -85,8 +85,15 @@ pub(super) fn check<B>(
     request: &Request<B>,
     arrival: Arrival,
 ) -> Result<Route, Fault> {
-    let Some(guarded) = Guarded::by(&route, config) else { return Ok(route) };
     let headers = request.headers();
+    let guarded = match route {
+        // A browser asks so before it sends the request of a page, which never comes if this fails.
+        Route::Options if is_preflight(headers) && is_api(request.uri().path()) => Guarded::Models,
+        _ => match Guarded::by(&route, config) {
+            Some(guarded) => guarded,
+            None => return Ok(route),
+        },
+    };
     if guarded == Guarded::Models && !is_of_page(request) {
         return Ok(route);
     }
