@@ -112,9 +112,23 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "inside a flow, cached asks pass an ask for ever",
         file: "controller/warm.rs",
-        site: "&& «passed_by.allows(ask.turn(), self.settings.cache_reorder)»;",
+        site: "&& «passed_by.allows(ask.turn(), self.settings.cache_reorder.min(waiting / 2))»;",
         instead: "self.settings.cache_reorder > 0",
         noticed_by: "slack::k02_inside_a_flow_no",
+    },
+    Mutant {
+        name: "in a short queue cached asks pass an ask as often as in a long one",
+        file: "controller/warm.rs",
+        site: "self.settings.cache_reorder«.min(waiting / 2)»",
+        instead: "",
+        noticed_by: "slack::k02_inside_a_flow_no",
+    },
+    Mutant {
+        name: "cached asks pass a critical one",
+        file: "controller/warm.rs",
+        site: "&& «*band != Band::Critical»",
+        instead: "true",
+        noticed_by: "slack::p07_",
     },
     Mutant {
         name: "asks with the same beginning go in a random order",

@@ -235,18 +235,11 @@ pub(super) const IN_FLOW: &[Mutant] = &[
         noticed_by: "w03_told_positions",
     },
     Mutant {
-        name: "late critical asks are evicted in an overload that lasts",
+        name: "a critical ask that missed its objective goes behind newer ones",
         file: "controller/objective.rs",
-        site: "«band != Band::Critical» && overload.lasts",
-        instead: "true",
-        noticed_by: "objectives::p07_a_critical_ask_is_never",
-    },
-    Mutant {
-        name: "a critical ask gives up before its client leaves",
-        file: "controller/objective.rs",
-        site: "_ if «checked.key.band == Band::Critical» =>",
+        site: "let always_fresh = «key.band == Band::Critical»;",
         instead: "false",
-        noticed_by: "objectives::p07_a_critical_ask_waits",
+        noticed_by: "objectives::p07_critical_asks_that_missed",
     },
     Mutant {
         name: "a critical ask is refused for its predicted wait",

@@ -18,7 +18,8 @@ impl Controller {
     /// When a new ask that waits wants its first token. Without a configured objective it has no
     /// such time, whatever the client states. An objective that the client states replaces the
     /// configured one. A deadline can only shorten it: it says when the client leaves, and not that
-    /// the client is content to wait until then.
+    /// the client is content to wait until then. A critical ask has its turn by its objective, but
+    /// never loses it.
     #[inline(always)]
     pub(super) fn wanted(&self, checked: &CheckedAsk<'_>, now: Time) -> Wanted {
         let &CheckedAsk { ask, key, .. } = checked;
@@ -31,7 +32,8 @@ impl Controller {
             objective = objective.min(deadline.since(now));
         }
         let kept = self.start_time(key.pool).kept(objective);
-        Wanted { by: now.after(objective), kept, always_fresh: false }
+        let always_fresh = key.band == Band::Critical;
+        Wanted { by: now.after(objective), kept, always_fresh }
     }
 
     /// The configured objective; [`Span::FOREVER`] is none.
@@ -60,12 +62,11 @@ impl Controller {
 
     /// When the wait of an ask ends. At its own deadline a client leaves, so an ask that is granted
     /// less than the usual time to first token before it would be wasted work. A time to live says
-    /// nothing about the client, so it stays. Nor does an ask without an objective leave earlier,
-    /// or a critical one: the usual time is a guess.
+    /// nothing about the client, so it stays. Nor does an ask leave earlier that is never late: the
+    /// usual time is a guess.
     pub(super) fn wait_ends(&self, checked: &CheckedAsk<'_>) -> Time {
         match checked.limit {
             _ if checked.wanted.always_fresh => checked.deadline,
-            _ if checked.key.band == Band::Critical => checked.deadline,
             Limit::Ttl => checked.deadline,
             Limit::Client => checked.deadline.before(self.start_time(checked.key.pool).mean()),
         }
@@ -96,11 +97,11 @@ impl Controller {
     }
 
     /// Whether the overload lasts in the fair queue of a flow queue, so that late asks are not
-    /// served. Critical asks are, however late.
+    /// served.
     pub(super) fn overload_lasts(&self, flow_queue: u32, now: Time) -> bool {
         let FlowQueue { pool, band, .. } = self.flow_queues[flow_queue];
         let overload = &self.fair_queues[pool as usize][band.index()].overload;
-        band != Band::Critical && overload.lasts(self.settings.overload_after, now)
+        overload.lasts(self.settings.overload_after, now)
     }
 
     /// The predicted time until these asks of a flow have been served, and one more of them.

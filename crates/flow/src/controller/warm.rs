@@ -2,6 +2,7 @@
 
 use super::Controller;
 use super::prompts::AskPrompt;
+use crate::ask::Band;
 use crate::queue::flow_queue::FlowQueue;
 use crate::queue::warm_asks::Step;
 use crate::settings::Order;
@@ -130,11 +131,12 @@ impl Controller {
     fn line_of(&mut self, flow_queue: u32, caches: &[u32], now: Time) -> Option<Line> {
         let first = self.first_ask_of(flow_queue, now)?;
         let ask = &self.asks[first];
-        let FlowQueue { passed_by, .. } = &self.flow_queues[flow_queue];
+        let FlowQueue { passed_by, waiting, band, .. } = &self.flow_queues[flow_queue];
         let open = self.reorders()
+            && *band != Band::Critical
             && !ask.late
             && ask.deadline > now
-            && passed_by.allows(ask.turn(), self.settings.cache_reorder);
+            && passed_by.allows(ask.turn(), self.settings.cache_reorder.min(waiting / 2));
         let alone = (!open).then(|| self.step_of(first, caches));
         Some(Line { flow_queue, first, alone })
     }

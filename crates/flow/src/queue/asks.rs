@@ -33,11 +33,11 @@ pub(crate) enum Limit {
 /// When an ask wants its first token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// An ask that is always fresh has its arrival instead.
+    /// An ask without an objective has its arrival instead.
     pub(crate) by: Time,
     /// The time from grant to first token that is kept for it, in units of 1024 ns.
     pub(crate) kept: u32,
-    /// Whether it is never late: it has no objective, or a backend gave it back.
+    /// Whether it is never late: it is critical, has no objective, or a backend gave it back.
     pub(crate) always_fresh: bool,
 }
 

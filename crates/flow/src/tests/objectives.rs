@@ -357,6 +357,20 @@ fn p07_a_critical_ask_is_never_refused_or_evicted_for_being_late() {
     }
 }
 
+/// P07: however long a critical ask has waited, no newer one of its flow goes before it.
+#[test]
+fn p07_critical_asks_that_missed_their_objective_go_in_the_order_of_arrival() {
+    for (band, first) in [(Band::Critical, 0), (Band::High, 1)] {
+        let mut fixture = Fixture::new(two_seconds(), 1);
+        let running = fixture.start("flow");
+        let old = fixture.queue("flow", band);
+        fixture.pass(Span::from_secs(3));
+        let new = fixture.queue("flow", band);
+        fixture.settle(running, 1);
+        assert_eq!(fixture.granted(), [[old, new][first]], "{band:?}");
+    }
+}
+
 /// P07: a critical ask waits until its client leaves, however near that is.
 #[test]
 fn p07_a_critical_ask_waits_until_the_deadline_of_its_client() {

@@ -64,8 +64,12 @@ const OLLAMA_PROXY: &[Assigned] = &[
     ("dbus", "enabled", "true"),
 ];
 
-const WORKLOAD_AWARE: &[Assigned] =
-    &[("queue", "order", "workload"), ("queue", "admission", "until-full")];
+/// A wait adds to the urgency of a request for a minute, so it may wait for longer than that.
+const WORKLOAD_AWARE: &[Assigned] = &[
+    ("queue", "order", "workload"),
+    ("queue", "queue_ttl", "2m"),
+    ("queue", "admission", "until-full"),
+];
 
 /// The sections that the Ollama proxy's own file has and Tidegate's has, too.
 const OF_THE_PROXY: [&str; 2] = ["router", "backends"];

@@ -89,7 +89,7 @@ impl Reference {
 
     /// When an ask wants its first token, and until when it is fresh. It may wait for three
     /// quarters of its objective while no first token was seen. The quarter is in whole units of
-    /// 1024 ns.
+    /// 1024 ns. A critical ask is always fresh.
     fn wanted(&self, ask: &Ask, flow: usize) -> (Time, Time) {
         let Some(configured) = self.objective_of(flow, ask.band) else {
             return (self.clock, Time::NEVER);
@@ -98,7 +98,11 @@ impl Reference {
         let wanted_by = self.clock.after(stated).min(ask.deadline.unwrap_or(Time::NEVER));
         let quarter = wanted_by.since(self.clock).nanos() / 4 / 1024;
         let quarter = Span::from_nanos(quarter.min(u64::from(u32::MAX)) * 1024);
-        (wanted_by, wanted_by.before(quarter))
+        let fresh_until = match ask.band {
+            Band::Critical => Time::NEVER,
+            _ => wanted_by.before(quarter),
+        };
+        (wanted_by, fresh_until)
     }
 
     fn admit(&mut self, record: Record) -> usize {
@@ -137,12 +141,11 @@ impl Reference {
         4 * stock <= 3 * u128::from(bound)
     }
 
-    /// Asks have waited for long, and grants go to fresh asks. Critical asks are served late, too.
+    /// Asks have waited for long, and grants go to fresh asks.
     pub(super) fn overload_lasts(&self, at: usize) -> bool {
         let FlowQueue { pool, band, .. } = self.flow_queues[at];
         let overload = &self.overloads[pool][band.index()];
-        band != Band::Critical
-            && self.clock.since(overload.since) >= self.settings.overload_after
+        self.clock.since(overload.since) >= self.settings.overload_after
             && overload.fresh_share >= 0.25
     }
 

@@ -1,7 +1,7 @@
 //! What backends have cached, as lists of blocks, and who goes first for it.
 
 use super::{FlowQueue, Record, Reference};
-use crate::PromptBlocks;
+use crate::{Band, PromptBlocks};
 
 /// One backend's cache and the tokens that it has to compute.
 #[derive(Clone, Debug, Default)]
@@ -185,8 +185,10 @@ impl Reference {
     /// Whether an ask may go before the first one of its flow queue.
     fn may_pass(&self, flow_queue: usize) -> bool {
         let first = self.turn_in_line(self.first_ask_of(flow_queue));
-        let passed_by = self.flow_queues[flow_queue].passed_by.iter();
-        passed_by.filter(|&&turn| turn > first).count() < self.settings.cache_reorder as usize
+        let FlowQueue { passed_by, band, .. } = &self.flow_queues[flow_queue];
+        let waiting = self.waiting().filter(|&at| self.asks[at].flow_queue == flow_queue).count();
+        let most = (waiting / 2).min(self.settings.cache_reorder as usize);
+        *band != Band::Critical && passed_by.iter().filter(|&&turn| turn > first).count() < most
     }
 
     /// How much of an ask's prompt a backend with room has cached: the number of steps of a

@@ -105,9 +105,9 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
         key(
             "cache_reorder",
             count(0, 1000),
-            "How many later requests of its own flow may go before a request because their \
-             prompts are cached where a place is free, in the order `fifo`. Other flows are not \
-             affected. 0: caches never change the order inside a flow.",
+            "How many later requests of its own flow, and at most half as many as wait there, \
+             may go before a request because their prompts are cached where a place is free, in \
+             the order `fifo`. None goes before a critical one, and other flows are not affected. 0: caches never change the order inside a flow.",
         )
         .unset("`256`; 0 where no band has an objective (`slo_ttft = \"0s\"`)"),
         key(
@@ -179,9 +179,10 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             OBJECTIVE,
             "The objective of critical, high and normal requests: the target for the time to the \
              first token. Inside a flow, requests that can still meet their objective are fresh \
-             and go first. The others are late and are served behind them, when there is room. In \
-             a lasting overload (`overload_after`), late requests get 503, and so do new ones that \
-             would be late, but never critical ones. A client may state its own objective. \
+             and go first. The others are late and are served behind them, when there is room; a \
+             critical request is never late, and keeps its turn. In a lasting overload \
+             (`overload_after`), late requests get 503, and so do new ones that would be late. \
+             A client may state its own objective. \
              With 0s there is no objective: \
              `order` alone decides, as long as `cache_reorder` is not set, and headers of clients \
              do not change that. So with the order `fifo` a flow is served first come, first \

@@ -136,7 +136,8 @@ fn g01_a_profile_has_a_name_and_every_key_wins_over_it() {
             (Span::from_secs(3), Admission::All)
         );
     }
-    assert_eq!(good("profile = 'workload-aware'").flow.order, Order::Workload);
+    let flow = good("profile = 'workload-aware'").flow;
+    assert_eq!((flow.order, flow.default_class.ttl), (Order::Workload, Span::from_secs(120)));
     let off = good("profile = 'none'\n[queue]\nmax_size = 7");
     implies(&off, None);
     assert_eq!((off.flow.total_capacity, off.flow.admission), (7, Admission::All));
