@@ -121,8 +121,6 @@ fn m03_g02_reads_that_fail_are_never_a_green_verdict() {
     for (ask, status, reason) in [
         (show, 404, "model_not_found"),
         (HttpRequest::get("/v1/models/none"), 404, "model_not_found"),
-        // A base URL without `/v1`.
-        (HttpRequest::get("/models"), 404, "not_found"),
         (HttpRequest::get("/v1/chat/completions"), 404, "refused_by_backend"),
         (foreign, 403, "host_not_allowed"),
         (preflight, 403, "host_not_allowed"),

@@ -45,7 +45,7 @@ pub(crate) struct Request {
     permit: Option<Permit>,
     pub(crate) record: RequestRecord,
     /// The only endpoints that may serve it, where the proxy in front named some.
-    pub(crate) subset: Option<Box<BTreeSet<EndpointAddress>>>,
+    pub(crate) subset: Option<BTreeSet<EndpointAddress>>,
     /// The model that it waits for, once it was offered to the scheduler, and the one that it
     /// names: the first may be the second at a subset of its backends.
     pub(crate) model: Option<ModelId>,

@@ -2,7 +2,7 @@
 //! K03: cached tokens are not charged.
 
 use super::fixture::{Fixture, MODEL, backend, limited_to, prompt};
-use crate::{Ask, Band, BackendId, Settings, Span, Ticket, Usage, Verdict};
+use crate::{Ask, BackendId, Band, Settings, Span, Ticket, Usage, Verdict};
 
 const TOKENS: u64 = 640;
 
@@ -39,7 +39,10 @@ impl Line {
 
     /// Lets an ask of a flow wait.
     fn wait(&mut self, flow: &'static str, text: u64, cost: u64) {
-        let ask = Ask { prompt: TOKENS, cost, ..self.fixture.ask(flow) };
+        self.offer(flow, Ask { prompt: TOKENS, cost, ..self.fixture.ask(flow) }, text);
+    }
+
+    fn offer(&mut self, flow: &'static str, ask: Ask<'_>, text: u64) {
         let verdict = self.fixture.gate.offer_prompt(ask, prompt(text, 0, 10), self.fixture.now);
         let Verdict::Queued { ticket } = verdict else { panic!("{verdict:?}") };
         self.names.push((ticket, flow));
@@ -143,9 +146,7 @@ fn p07_no_cached_ask_passes_a_critical_one() {
         let mut line = Line::reordered(16);
         for text in [1, 0] {
             let ask = Ask { prompt: TOKENS, band, ..line.fixture.ask("flow") };
-            let verdict = line.fixture.gate.offer_prompt(ask, prompt(text, 0, 10), line.fixture.now);
-            let Verdict::Queued { ticket } = verdict else { panic!("{verdict:?}") };
-            line.names.push((ticket, "flow"));
+            line.offer("flow", ask, text);
         }
         line.next();
         assert_eq!(line.running, line.names[first].0, "{band:?}");

@@ -181,8 +181,7 @@ impl ExtProcStream {
                 record.describe(&intent);
                 let (state, config) = (Arc::clone(&self.state), Arc::clone(&self.config));
                 let mut request = Request::new(state, config, intent, record);
-                let subset = subset.or_else(|| self.conformance(&parts.headers));
-                request.subset = subset.map(Box::new);
+                request.subset = subset.or_else(|| self.conformance(&parts.headers));
                 Some((request, body))
             }
             Err(fault) => {

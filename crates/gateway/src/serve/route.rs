@@ -171,9 +171,8 @@ async fn refuse_path(
     request: HttpRequest<Incoming>,
     format: ErrorFormat,
 ) -> Response<Content> {
-    let meant = path::meant(request.uri().path());
-    let fault = Fault::NoSuchPath(meant);
-    if meant.is_none() && path::is_read(request.method()) {
+    let fault = Fault::NoSuchPath(path::meant(request.uri().path()));
+    if path::is_read(request.method()) {
         return refuse(request, format, fault).await;
     }
     let (parts, body) = request.into_parts();
