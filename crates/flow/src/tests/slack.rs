@@ -39,10 +39,11 @@ impl Line {
 
     /// Lets an ask of a flow wait.
     fn wait(&mut self, flow: &'static str, text: u64, cost: u64) {
-        self.offer(flow, Ask { prompt: TOKENS, cost, ..self.fixture.ask(flow) }, text);
+        let ask = Ask { prompt: TOKENS, cost, ..self.fixture.ask(flow) };
+        self.offer(flow, ask, text);
     }
 
-    fn offer(&mut self, flow: &'static str, ask: Ask<'_>, text: u64) {
+    fn offer(&mut self, flow: &'static str, ask: Ask, text: u64) {
         let verdict = self.fixture.gate.offer_prompt(ask, prompt(text, 0, 10), self.fixture.now);
         let Verdict::Queued { ticket } = verdict else { panic!("{verdict:?}") };
         self.names.push((ticket, flow));
