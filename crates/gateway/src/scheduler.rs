@@ -41,6 +41,8 @@ pub(crate) struct Scheduler {
 struct Inner {
     controller: Controller,
     waiting: HashMap<Ticket, oneshot::Sender<Outcome>>,
+    /// When the core has something to do next.
+    due: Option<Time>,
     /// The deadline that the timekeeper sleeps for.
     wakes_at: Option<Time>,
 }
@@ -77,7 +79,7 @@ type Delivery = (oneshot::Sender<Outcome>, Outcome);
 impl Scheduler {
     pub(crate) fn new(settings: Settings, clock: Clock) -> Self {
         let controller = Controller::new(settings);
-        let inner = Inner { controller, waiting: HashMap::new(), wakes_at: None };
+        let inner = Inner { controller, waiting: HashMap::new(), due: None, wakes_at: None };
         Self {
             clock,
             inner: Mutex::new(inner),
@@ -146,6 +148,7 @@ impl Scheduler {
     /// The same at a time that the caller has read already.
     fn locked_at<T>(&self, now: Time, act: impl FnOnce(&mut Inner, Time) -> T) -> T {
         let mut inner = self.inner();
+        inner.catch_up(now);
         let answer = act(&mut inner, now);
         let deliveries = inner.deliveries(now);
         let earlier = inner.reset_wake();
@@ -235,9 +238,19 @@ impl Inner {
         }
     }
 
-    /// Notes the next deadline. Returns whether it is earlier than the one before.
+    /// Does what has been due. While nothing waits nobody would notice it earlier.
+    fn catch_up(&mut self, now: Time) {
+        if self.due.is_some_and(|due| due <= now) {
+            self.controller.wake(now);
+        }
+    }
+
+    /// Notes the next deadline. Returns whether the timekeeper must be told, because it is earlier
+    /// than the one before. Without requests that wait it sleeps: to wake it for each request that
+    /// passes by would take a switch between threads.
     fn reset_wake(&mut self) -> bool {
-        let next = self.controller.next_wake();
+        self.due = self.controller.next_wake();
+        let next = self.due.filter(|_| self.controller.depth() > 0);
         let was = std::mem::replace(&mut self.wakes_at, next);
         match (was, next) {
             (_, None) => false,

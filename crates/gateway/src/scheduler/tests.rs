@@ -112,6 +112,23 @@ async fn c01_a_dropped_permit_gives_its_place_to_the_next_request() {
     assert_eq!(counts(&scheduler), (0, 0));
 }
 
+/// Without streams the core presumes when a request begins. While none waits that is found out when
+/// the next one comes, and the timekeeper is left alone.
+#[tokio::test]
+async fn a_request_that_passes_by_does_not_wake_the_timekeeper() {
+    let scheduler = Arc::new(Scheduler::new(Settings::default(), Clock::start()));
+    let backends = [BackendSupply::new(BackendId(0), vec![MODEL])];
+    scheduler.with(|controller, now| controller.supply(&backends, now));
+    let passing = offer(&scheduler, &intent("a"));
+    let due = scheduler.inner().due.unwrap();
+    assert_eq!((passing.waits(), scheduler.inner().wakes_at), (false, None));
+    scheduler.locked_at(due.after(Span::from_secs(1)), |_, _| ());
+    assert_ne!(scheduler.inner().due, Some(due), "it was caught up with");
+    let others: Vec<Permit> = (0..200).map(|_| offer(&scheduler, &intent("a"))).collect();
+    assert!(others.iter().any(Permit::waits));
+    assert!(scheduler.inner().wakes_at.is_some());
+}
+
 #[tokio::test]
 async fn q09_a_permit_that_is_dropped_while_it_waits_leaves_the_queue() {
     let scheduler = scheduler(1.0);
