@@ -34,6 +34,8 @@ const GROUPED: u64 = 2;
 const GREETINGS_MAX: u64 = 128;
 
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
+/// LM Studio's key, in its last event.
+static STATS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"stats\""));
 /// The common end of Ollama's two keys.
 static OLLAMA_COUNT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"eval_count\""));
 
@@ -91,13 +93,16 @@ enum LineRest {
 impl StreamFormat {
     pub(crate) fn of(content_type: Option<&HeaderValue>) -> Self {
         let Some(name) = content_type.map(HeaderValue::as_bytes) else { return Self::Whole };
-        if name.starts_with(b"text/event-stream") {
+        let is =
+            |kind: &[u8]| name.get(..kind.len()).is_some_and(|at| at.eq_ignore_ascii_case(kind));
+        let is_like_json = || name.windows(4).any(|word| word.eq_ignore_ascii_case(b"json"));
+        if is(b"text/event-stream") {
             Self::Events
-        } else if name.starts_with(b"application/x-ndjson") {
+        } else if is(b"application/x-ndjson") {
             Self::Lines
-        } else if name.windows(4).any(|word| word == b"json") {
+        } else if is(b"application/json") || is_like_json() {
             Self::Whole
-        } else if name.starts_with(b"text/") {
+        } else if is(b"text/") {
             Self::Text
         } else {
             Self::Opaque
@@ -168,8 +173,10 @@ impl TokenCounter {
             self.end_line();
         }
         let reported = self.scanner.reported();
-        let (prompt, cached) = (reported.prompt(), reported.cached());
-        let output = reported.output().map(|output| output.max(self.with_text));
+        // A report of nothing beside a text is none.
+        let is_told = |count: &u64| *count > 0 || self.with_text == 0;
+        let (prompt, cached) = (reported.prompt().filter(is_told), reported.cached());
+        let output = reported.output().filter(is_told).map(|output| output.max(self.with_text));
         let counted = output.is_none() && self.tokens > 0;
         let output = output.or(counted.then(|| self.estimate()));
         let by_length = self.by_length().filter(|_| self.told == Told::Answer);
@@ -271,10 +278,14 @@ impl TokenCounter {
             && let Some(json) = json_of(self.format, line)
             && may_report(self.format, json)
         {
-            self.scanner.begin();
-            self.scanner.read(json);
+            self.scan(json);
         }
         self.count(line);
+    }
+
+    fn scan(&mut self, json: &[u8]) {
+        self.scanner.begin();
+        self.scanner.read(json);
     }
 
     fn count(&mut self, line: &[u8]) {
@@ -301,6 +312,9 @@ impl TokenCounter {
                 None => {
                     self.told.or_answer();
                     self.tokens += 1;
+                    if STATS.find(json).is_some() {
+                        self.scan(json);
+                    }
                 }
             },
             Said::Texts { choices, bytes } => {

@@ -226,9 +226,11 @@ impl Request {
             return TokenUsage::default();
         }
         let by_length = tokens.by_length.filter(|_| self.intent.generates && self.succeeded());
-        let is_measured = tokens.output.is_none() && by_length.is_some();
+        // A report of nothing beside a text is none.
+        let is_measured = tokens.output.unwrap_or(0) == 0 && by_length.is_some();
         let tokens = TokenUsage {
-            output: tokens.output.or(by_length),
+            prompt: tokens.prompt.filter(|prompt| *prompt > 0 || !is_measured),
+            output: if is_measured { by_length } else { tokens.output },
             counted: tokens.counted || is_measured,
             by_length: None,
             ..tokens
