@@ -51,7 +51,7 @@ fn broken_streams() -> Vec<(&'static str, ScriptedResponse)> {
     ]
 }
 
-/// Only a whole response ends a series of broken ones, and one that ends with an error is not whole.
+/// Only a whole response ends a series of broken ones: one that ends with an error is not whole.
 #[test]
 fn r07_g02_streams_that_end_with_an_error_are_broken() {
     for (path, stream) in broken_streams() {

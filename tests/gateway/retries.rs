@@ -77,7 +77,7 @@ fn n05_an_error_inside_a_response_is_tried_elsewhere() {
             at("/v1/responses"),
             ScriptedResponse::json(
                 200,
-                "{\"object\":\"response\",\"status\":\"failed\",\"error\":{\"code\":\"server_error\"}}",
+                r#"{"object":"response","status":"failed","error":{"code":"server_error"}}"#,
             ),
         ),
         (urgent(), ScriptedResponse::json(200, "{\"object\":\"error\",\"message\":\"CUDA\"}")),

@@ -130,7 +130,7 @@ impl Request {
         }
     }
 
-    /// Tells the fleet that the response came to its end. One that its server failed has broken off.
+    /// Tells the fleet that the response came to its end. One that its server failed is broken.
     pub(crate) fn response_ended(&self, told: Told) {
         match self.record.endpoint() {
             Some(_) if self.failed_inside(told) == Some(InnerError::Server) => {

@@ -2,11 +2,9 @@
 //!
 //! An engine repeats what its client sent: tools, metadata, a text. What looks like a usage there
 //! is the client's, so a key counts by its place in the JSON alone: `usage` or LM Studio's `stats`
-//! at the top, or in the `response`, `message` or `result` of an event, and Ollama's counts at the
-//! top. The
-//! scanner follows the nesting in one pass over bytes that may be cut anywhere; it builds no tree
-//! and remembers at most one key. A key that is written with escapes is none: no engine writes its
-//! own so.
+//! at the top or in the `response`, `message` or `result` of an event, Ollama's counts at the top.
+//! The scanner follows the nesting in one pass over bytes that may be cut anywhere; it builds no
+//! tree and remembers at most one key. A key with escapes is none: no engine writes its own so.
 
 use memchr::memchr2;
 
