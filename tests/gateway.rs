@@ -31,6 +31,7 @@ mod hidden_tokens;
 mod hold;
 mod http2_floods;
 mod http2_window;
+mod inner_errors;
 mod kubernetes;
 mod loaded_models;
 mod log_format;

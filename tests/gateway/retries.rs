@@ -58,13 +58,33 @@ fn n05_an_error_inside_a_response_is_tried_elsewhere() {
     let error = "{\"error\":{\"message\":\"EngineCore encountered an issue\",\"code\":500}}";
     let event = format!("data: {error}\n\n");
     let lines = ["content-type: application/x-ndjson"];
-    let ollama = HttpRequest::post("/api/chat", "{\"model\":\"m\",\"messages\":[]}");
+    let at = |path: &str| HttpRequest { path: path.into(), ..urgent() };
     let cases = [
         (urgent().streamed(), ScriptedResponse::stream(&[&event, "data: [DONE]\n\n"])),
         (urgent(), ScriptedResponse::json(200, error)),
         (
-            ollama.header("X-Latency-Critical", "true"),
+            at("/api/chat"),
             ScriptedResponse::with_headers(200, &lines, "{\"error\":\"CUDA error\"}\n"),
+        ),
+        // Anthropic's API, `/v1/responses`, older forms, and a page of a proxy.
+        (
+            at("/v1/messages").with("stream", true),
+            ScriptedResponse::stream(&[
+                "event: error\ndata: {\"type\":\"error\",\"error\":{}}\n\n",
+            ]),
+        ),
+        (
+            at("/v1/responses"),
+            ScriptedResponse::json(
+                200,
+                r#"{"object":"response","status":"failed","error":{"code":"server_error"}}"#,
+            ),
+        ),
+        (urgent(), ScriptedResponse::json(200, "{\"object\":\"error\",\"message\":\"CUDA\"}")),
+        (urgent().streamed(), ScriptedResponse::stream(&["error: {\"code\":500}\n\n"])),
+        (
+            urgent(),
+            ScriptedResponse::with_headers(200, &["content-type: text/html"], "<html>Log in"),
         ),
     ];
     for (ask, answer) in cases {
@@ -84,6 +104,20 @@ fn n05_an_error_inside_a_response_is_tried_elsewhere() {
     let gateway = Gateway::start(&preferring(TWO, &bad, &good));
     assert_eq!(gateway.ask(&urgent()).text(), error);
     assert_eq!((bad.seen().len(), good.seen().len()), (1, 0));
+}
+
+/// Some servers write such a member into each answer.
+#[test]
+fn n05_an_empty_error_beside_an_answer_is_none() {
+    for member in ["{}", "[]", "\"\"", "false", "0", "null", "{\"code\":500}"] {
+        let body = format!("{{\"error\":{member},\"choices\":[{{\"text\":\"a\"}}]}}");
+        let told = body.clone();
+        let first = Backend::start(move |_| ScriptedResponse::json(200, &told));
+        let second = Backend::quick();
+        let gateway = Gateway::start(&preferring(TWO, &first, &second));
+        assert_eq!(gateway.ask(&urgent()).text(), body);
+        assert_eq!(first.seen().len(), 1);
+    }
 }
 
 #[test]

@@ -295,3 +295,42 @@ fn x05_a_response_in_the_background_is_refused_where_tokens_are_charged() {
 fn chunk(piece: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()
 }
+
+/// LM Studio tells its counts inside the last event.
+#[test]
+fn x05_usage_of_a_stream_of_lm_studio_is_read_from_its_last_event() {
+    let long = "The tide rises now. ".repeat(20);
+    let piece = |kind: &str| event(&json!({"type": kind, "content": long}).to_string());
+    let pieces = [piece("reasoning.delta"), piece("message.delta")].concat();
+    let start = event("{\"type\":\"chat.start\",\"model_instance_id\":\"m\"}");
+    let end = event(
+        &json!({"type": "chat.end", "result": {"output": [{"content": "stats"}], "stats":
+            {"input_tokens": 10_000, "total_output_tokens": 2500}}})
+        .to_string(),
+    );
+    let ask = json!({"model": "m", "input": "go on", "previous_response_id": "r", "stream": true});
+    let ask = [HttpRequest::post("/api/v1/chat", ask.to_string())];
+    let (whole, cut) = ([&*start, &pieces, &end].concat(), start + &pieces.repeat(5));
+    let whole = Backend::start(move |_| ScriptedResponse::stream(&[&whole]));
+    assert_eq!(charged(&whole, &ask), [10_000, 0, 2500]);
+    // Ten texts of 400 bytes.
+    let cut = Backend::start(move |_| ScriptedResponse::stream(&[&cut]));
+    assert_eq!(charged(&cut, &ask)[2], 1000);
+}
+
+/// An engine that reports zeros has counted nothing.
+#[test]
+fn x05_a_report_of_nothing_beside_a_text_is_none() {
+    let words = "The tide rises now. ".repeat(500);
+    let usage = json!({"prompt_tokens": 0, "completion_tokens": 0});
+    let body = json!({"choices": [{"message": {"content": words}}], "usage": usage}).to_string();
+    let whole = Backend::start(move |_| ScriptedResponse::json(200, &body));
+    let events = delta(&words) + &event(&json!({"choices": [], "usage": usage}).to_string());
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: Text/Event-Stream; charset=utf-8\r\n";
+    let stream = format!("{head}content-length: {}\r\n\r\n{events}", events.len());
+    let stream = Backend::start(move |_| ScriptedResponse::raw(stream.as_str()));
+    for (backend, ask) in [(whole, chat("m")), (stream, chat("m").streamed())] {
+        let [prompt, _, output] = charged(&backend, &[ask]);
+        assert!(prompt > 0 && (2500..2510).contains(&output), "{prompt} {output}");
+    }
+}

@@ -14,7 +14,7 @@ use crate::proxy::{
     ModelNameRestorer, NO_RESPONSE, StreamFormat, TokenCounter, add_room, is_encoded, verdict,
 };
 use crate::reply::{Fault, headers};
-use crate::request::{Admitted, Request, ResponseTimeout};
+use crate::request::{Admitted, Request, ResponseTimeout, Told};
 use crate::state::State;
 
 /// Envoy adds this header to every response that is not its own.
@@ -214,7 +214,12 @@ impl ObservedResponse {
     /// The last byte has come. Returns the bytes that were held back.
     pub(super) fn complete(&mut self) -> Bytes {
         if let Some(request) = self.request.take() {
-            request.finish(self.counter.usage(), self.fault.as_ref());
+            let mut tokens = self.counter.usage();
+            // Nobody knows what is not shown.
+            if self.bodies != ResponseBodies::Shown {
+                tokens.told = Told::Answer;
+            }
+            request.finish(tokens, self.fault.as_ref());
         }
         self.restorer.take().map(|mut restorer| restorer.finish()).unwrap_or_default()
     }

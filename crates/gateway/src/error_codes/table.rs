@@ -119,7 +119,7 @@ pub(crate) static ERROR_CODES: [ErrorCode; 56] = [
         0,
         Backend,
         "a backend responded with a 5xx status that is no reason for another attempt; or with \
-         status 200 and an error alone, which is passed on",
+         status 200 and a response that ends with an error or says nothing, which is passed on",
     )
     .advising("The backends answer with errors that no other attempt mends: see their logs."),
     code(

@@ -150,12 +150,11 @@ impl ResponseBody {
     fn complete(&mut self) {
         self.body.give_back();
         if let Some(request) = self.request.take() {
-            request.response_ended(None);
+            let tokens = self.counter.usage();
+            request.response_ended(tokens.told);
             match &mut self.delivery {
-                Delivery::AtOnce => request.finish(self.counter.usage(), None),
-                Delivery::Awaited(record) => {
-                    *record = Some(request.leave_backend(self.counter.usage()));
-                }
+                Delivery::AtOnce => request.finish(tokens, None),
+                Delivery::Awaited(record) => *record = Some(request.leave_backend(tokens)),
             }
         }
     }
@@ -195,7 +194,7 @@ impl ResponseBody {
         if let Some(mut request) = self.request.take() {
             request.record.bytes_out += told.as_ref().map_or(0, Bytes::len) as u64;
             if let Fault::BrokenResponse(cause) = &fault {
-                request.response_ended(Some(format!("a response broke off: {cause}")));
+                request.broke_off(format!("a response broke off: {cause}"));
             }
             request.finish(self.counter.usage(), Some(&fault));
         }

@@ -19,7 +19,8 @@ use memchr::{memchr, memchr_iter, memrchr};
 
 use self::event_text::{Said, said, said_in_line};
 use self::usage_scanner::UsageScanner;
-use crate::request::TokenUsage;
+use super::inner_error::{LINE, inner_error};
+use crate::request::{TokenUsage, Told};
 
 /// The most bytes of a line that wait for its end.
 const HELD_MAX: usize = 16 << 10;
@@ -33,6 +34,8 @@ const GROUPED: u64 = 2;
 const GREETINGS_MAX: u64 = 128;
 
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
+/// LM Studio's key, in its last event.
+static STATS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"stats\""));
 /// The common end of Ollama's two keys.
 static OLLAMA_COUNT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"eval_count\""));
 
@@ -70,9 +73,8 @@ pub(crate) struct TokenCounter {
     /// The bytes behind those that are held, where the scanner reads them.
     rest_bytes: u64,
     scanner: UsageScanner,
-    /// Whether the first event without text, or the first chunk of a response in one piece, begins
-    /// an error. `None` before it has come.
-    is_error: Option<bool>,
+    /// What it says: the last event of a stream that says something, or the first chunk otherwise.
+    told: Told,
 }
 
 /// What happens to the bytes of a cut line behind those that are held.
@@ -91,13 +93,16 @@ enum LineRest {
 impl StreamFormat {
     pub(crate) fn of(content_type: Option<&HeaderValue>) -> Self {
         let Some(name) = content_type.map(HeaderValue::as_bytes) else { return Self::Whole };
-        if name.starts_with(b"text/event-stream") {
+        let is =
+            |kind: &[u8]| name.get(..kind.len()).is_some_and(|at| at.eq_ignore_ascii_case(kind));
+        let is_like_json = || name.windows(4).any(|word| word.eq_ignore_ascii_case(b"json"));
+        if is(b"text/event-stream") {
             Self::Events
-        } else if name.starts_with(b"application/x-ndjson") {
+        } else if is(b"application/x-ndjson") {
             Self::Lines
-        } else if name.windows(4).any(|word| word == b"json") {
+        } else if is(b"application/json") || is_like_json() {
             Self::Whole
-        } else if name.starts_with(b"text/") {
+        } else if is(b"text/") {
             Self::Text
         } else {
             Self::Opaque
@@ -122,19 +127,8 @@ impl TokenCounter {
         let scanner = UsageScanner::new(format == StreamFormat::Events);
         let (tokens, with_text, greetings, bytes) = (0, 0, 0, 0);
         let (held, rest, rest_bytes) = (Vec::new(), LineRest::None, 0);
-        let is_error = None;
-        Self {
-            format,
-            tokens,
-            with_text,
-            greetings,
-            bytes,
-            held,
-            rest,
-            rest_bytes,
-            scanner,
-            is_error,
-        }
+        let told = Told::Nothing;
+        Self { format, tokens, with_text, greetings, bytes, held, rest, rest_bytes, scanner, told }
     }
 
     /// Reads a chunk. Returns whether tokens came with it.
@@ -143,11 +137,14 @@ impl TokenCounter {
         match self.format {
             StreamFormat::Events | StreamFormat::Lines => self.read_lines(chunk),
             StreamFormat::Whole => {
-                self.is_error.get_or_insert_with(|| is_error(chunk));
+                self.note_piece(chunk);
                 self.scanner.read(chunk);
             }
-            StreamFormat::Text | StreamFormat::Encoded => self.bytes += chunk.len() as u64,
-            StreamFormat::Opaque => {}
+            StreamFormat::Text | StreamFormat::Encoded => {
+                self.note_piece(chunk);
+                self.bytes += chunk.len() as u64;
+            }
+            StreamFormat::Opaque => self.note_piece(chunk),
         }
         self.tokens > before
     }
@@ -160,6 +157,7 @@ impl TokenCounter {
             Some(scanner) => self.scanner = scanner,
             None => return self.read(body),
         }
+        self.note_piece(body);
         false
     }
 
@@ -175,12 +173,14 @@ impl TokenCounter {
             self.end_line();
         }
         let reported = self.scanner.reported();
-        let (prompt, cached) = (reported.prompt(), reported.cached());
-        let output = reported.output().map(|output| output.max(self.with_text));
+        // A report of nothing beside a text is none.
+        let is_told = |count: &u64| *count > 0 || self.with_text == 0;
+        let (prompt, cached) = (reported.prompt().filter(is_told), reported.cached());
+        let output = reported.output().filter(is_told).map(|output| output.max(self.with_text));
         let counted = output.is_none() && self.tokens > 0;
         let output = output.or(counted.then(|| self.estimate()));
-        let is_error = self.is_error == Some(true) && self.tokens <= 1;
-        TokenUsage { prompt, output, cached, counted, by_length: self.by_length(), is_error }
+        let by_length = self.by_length().filter(|_| self.told == Told::Answer);
+        TokenUsage { prompt, output, cached, counted, by_length, told: self.told }
     }
 
     /// The tokens of a stream without usage.
@@ -265,33 +265,60 @@ impl TokenCounter {
         self.held = line;
     }
 
+    /// What a chunk of a response that is no stream says, if it is the first.
+    fn note_piece(&mut self, chunk: &[u8]) {
+        if self.told == Told::Nothing && !chunk.trim_ascii_start().is_empty() {
+            self.told = inner_error(chunk).map_or(Told::Answer, Told::Error);
+        }
+    }
+
     /// Reads a line, which `reports` a usage only if that is true.
     fn read_line(&mut self, line: &[u8], reports: bool) {
-        let Some(json) = json_of(self.format, line) else { return };
-        if reports && may_report(self.format, json) {
-            self.scanner.begin();
-            self.scanner.read(json);
+        if reports
+            && let Some(json) = json_of(self.format, line)
+            && may_report(self.format, json)
+        {
+            self.scan(json);
         }
         self.count(line);
     }
 
+    fn scan(&mut self, json: &[u8]) {
+        self.scanner.begin();
+        self.scanner.read(json);
+    }
+
     fn count(&mut self, line: &[u8]) {
-        let Some(json) = json_of(self.format, line) else { return };
+        let Some(json) = json_of(self.format, line) else {
+            if line.starts_with(LINE) {
+                self.told = inner_error(line).map_or(self.told, Told::Error);
+            }
+            return;
+        };
         let said = match self.format {
             StreamFormat::Events => said(json),
             _ => said_in_line(json),
         };
         match said {
+            // An end is an answer, too; `[DONE]` alone is none.
+            Said::Nothing if json.starts_with(b"{") => self.told.or_answer(),
             Said::Nothing => {}
             Said::Greeting => {
                 self.greetings += 1;
                 self.tokens += u64::from(self.greetings > GREETINGS_MAX);
             }
-            Said::Other => {
-                self.is_error.get_or_insert_with(|| is_error(json));
-                self.tokens += 1;
-            }
+            Said::Other => match inner_error(json) {
+                Some(error) => self.told = Told::Error(error),
+                None => {
+                    self.told.or_answer();
+                    self.tokens += 1;
+                    if STATS.find(json).is_some() {
+                        self.scan(json);
+                    }
+                }
+            },
             Said::Texts { choices, bytes } => {
+                self.told = Told::Answer;
                 self.tokens += choices;
                 self.with_text += choices;
                 self.bytes += bytes;
@@ -312,14 +339,6 @@ fn json_of(format: StreamFormat, line: &[u8]) -> Option<&[u8]> {
         _ => line,
     };
     Some(json.trim_ascii()).filter(|json| !json.is_empty())
-}
-
-/// Whether this is the beginning of an object whose first key is `error`, and tells one.
-fn is_error(json: &[u8]) -> bool {
-    let parts = [&b"{"[..], b"\"error\"", b":"];
-    let value =
-        parts.iter().try_fold(json, |rest, part| rest.trim_ascii_start().strip_prefix(*part));
-    value.is_some_and(|value| !value.trim_ascii_start().starts_with(b"null"))
 }
 
 /// Whether a line may report a usage. The line must have the key; that of many events has no value.

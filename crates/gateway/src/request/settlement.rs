@@ -20,8 +20,25 @@ pub(crate) struct TokenUsage {
     pub(crate) counted: bool,
     /// The output by the length of the response, for a response in one piece without a report.
     pub(crate) by_length: Option<u64>,
-    /// Whether the response is an error and nothing else, whatever its status.
-    pub(crate) is_error: bool,
+    pub(crate) told: Told,
+}
+
+/// What a response says, whatever its status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Told {
+    #[default]
+    Nothing,
+    Answer,
+    /// It is an error, or ends with one.
+    Error(InnerError),
+}
+
+/// Whose fault an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InnerError {
+    Server,
+    /// No other server would answer the request better.
+    Request,
 }
 
 /// The most tokens beyond the bytes of a request or of a response: those of templates, images and
@@ -66,6 +83,17 @@ impl DeliveryRecord {
     }
 }
 
+// === impl Told ===
+
+impl Told {
+    /// An answer, unless something was said before.
+    pub(crate) fn or_answer(&mut self) {
+        if *self == Self::Nothing {
+            *self = Self::Answer;
+        }
+    }
+}
+
 // === impl TokenUsage ===
 
 impl TokenUsage {
@@ -102,12 +130,32 @@ impl Request {
         }
     }
 
-    /// Tells the fleet that the response came to its end, or why it broke off.
-    pub(crate) fn response_ended(&self, broken: Option<String>) {
-        let Some(endpoint) = self.record.endpoint() else { return };
-        match broken {
-            None => self.state.fleet.completed(endpoint),
-            Some(cause) => self.state.fleet.broke_off(endpoint, cause),
+    /// Tells the fleet that the response came to its end. One that its server failed is broken.
+    pub(crate) fn response_ended(&self, told: Told) {
+        match self.record.endpoint() {
+            Some(_) if self.failed_inside(told) == Some(InnerError::Server) => {
+                self.broke_off("a response ended with an error, or said nothing".into());
+            }
+            Some(endpoint) => self.state.fleet.completed(endpoint),
+            None => {}
+        }
+    }
+
+    /// Whose fault it is that a response with a good status is no answer.
+    fn failed_inside(&self, told: Told) -> Option<InnerError> {
+        match told {
+            Told::Nothing if self.intent.generates => Some(InnerError::Server),
+            Told::Error(error) => Some(error),
+            _ => None,
+        }
+        // A read may show the error of a stored response.
+        .filter(|_| self.succeeded() && !self.intent.direct)
+    }
+
+    /// Tells the fleet that the response broke off, and why.
+    pub(crate) fn broke_off(&self, cause: String) {
+        if let Some(endpoint) = self.record.endpoint() {
+            self.state.fleet.broke_off(endpoint, cause);
         }
     }
 
@@ -123,7 +171,7 @@ impl Request {
 
     /// Ends the request at its backend, whose response is whole. The log waits for its client.
     pub(crate) fn leave_backend(mut self: Box<Self>, tokens: TokenUsage) -> DeliveryRecord {
-        let has_failed = tokens.is_error && self.succeeded();
+        let has_failed = self.failed_inside(tokens.told).is_some();
         if has_failed {
             self.record.failed_inside();
         }
@@ -178,9 +226,11 @@ impl Request {
             return TokenUsage::default();
         }
         let by_length = tokens.by_length.filter(|_| self.intent.generates && self.succeeded());
-        let is_measured = tokens.output.is_none() && by_length.is_some();
+        // A report of nothing beside a text is none.
+        let is_measured = tokens.output.unwrap_or(0) == 0 && by_length.is_some();
         let tokens = TokenUsage {
-            output: tokens.output.or(by_length),
+            prompt: tokens.prompt.filter(|prompt| *prompt > 0 || !is_measured),
+            output: if is_measured { by_length } else { tokens.output },
             counted: tokens.counted || is_measured,
             by_length: None,
             ..tokens

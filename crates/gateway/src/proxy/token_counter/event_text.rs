@@ -13,7 +13,10 @@ static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta
 static CHOICES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"choices\""));
 static TEXT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"text\""));
 static MESSAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"message\""));
+static CONTENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"content\""));
 static RESPONSE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"response\""));
+/// The end of the kinds of LM Studio's events that have a text.
+static PIECE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b".delta\""));
 static ROLE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"role\""));
 /// The common end of the keys that tell why a response ended.
 static REASON: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"_reason\""));
@@ -62,7 +65,7 @@ pub(super) fn said(event: &[u8]) -> Said {
     }
     let Some(at) = CHOICES.find(event) else {
         let is_end = event.is_empty() || event.starts_with(b"[DONE]");
-        return if is_end { Said::Nothing } else { Said::Other };
+        return if is_end { Said::Nothing } else { said_in_piece(event) };
     };
     let choices = &event[at..];
     match said_under(&TEXT, choices) {
@@ -71,6 +74,12 @@ pub(super) fn said(event: &[u8]) -> Said {
         None if is_empty_list(&choices[CHOICES.needle().len()..]) => Said::Nothing,
         None => Said::Other,
     }
+}
+
+/// What an event of LM Studio's says, or one of an unknown kind.
+fn said_in_piece(event: &[u8]) -> Said {
+    let said = PIECE.find(event).and_then(|_| said_under(&CONTENT, event));
+    said.filter(|said| *said != Said::Nothing).unwrap_or(Said::Other)
 }
 
 /// What an event says whose texts are empty.

@@ -154,8 +154,9 @@ fn counts_of_ollama_are_found_in_any_order_however_they_are_cut() {
 }
 
 #[test]
-fn m03_a_response_that_is_an_error_alone_is_one() {
-    let is_error = |format, text: &str| read(format, &[text.as_bytes()]).usage().is_error;
+fn m03_a_response_that_ends_with_an_error_is_one() {
+    let told = |format, text: &str| read(format, &[text.as_bytes()]).usage().told;
+    let is_error = |format, text: &str| matches!(told(format, text), Told::Error(_));
     let error = "{\"error\": {\"message\": \"delta of CUDA\"}}";
     let event = format!("data: {error}\n\n");
     let done = "data: [DONE]\n\n";
@@ -166,10 +167,16 @@ fn m03_a_response_that_is_an_error_alone_is_one() {
     assert!(is_error(StreamFormat::Lines, "{\"error\":\"CUDA\"}\n"));
     assert!(is_error(StreamFormat::Events, &format!("{event}{done}")));
     assert!(is_error(StreamFormat::Events, &format!("{greeting}{event}{done}")));
-    assert!(!is_error(StreamFormat::Events, &format!("{CHAT}{event}")), "tokens came before it");
-    assert!(!is_error(StreamFormat::Events, CHAT));
-    for text in ["{\"error\":null,\"data\":[]}", "{\"errors\":1}", "{\"id\":\"error\"}", "", "{"] {
-        assert!(!is_error(StreamFormat::Whole, text), "{text}");
+    assert!(is_error(StreamFormat::Events, &format!("{CHAT}{event}{done}")), "after tokens");
+    assert!(is_error(StreamFormat::Events, "error: {\"code\":500}\n\n"));
+    for text in [CHAT, &format!("{event}{CHAT}")] {
+        assert_eq!(told(StreamFormat::Events, text), Told::Answer);
+    }
+    for text in ["{\"error\":null,\"data\":[]}", "{\"errors\":1}", "{\"id\":\"error\"}", "{"] {
+        assert_eq!(told(StreamFormat::Whole, text), Told::Answer, "{text}");
+    }
+    for text in ["", done, greeting, ": comment\n\n"] {
+        assert_eq!(told(StreamFormat::Events, text), Told::Nothing, "{text}");
     }
 }
 
@@ -189,11 +196,12 @@ fn nothing_said_is_nothing_known() {
         check(StreamFormat::Whole, text, [None; 3]);
     }
     let audio = b"{\"usage\":{\"prompt_tokens\":5}}";
-    assert_eq!(read(StreamFormat::Opaque, &[audio]).usage(), TokenUsage::default());
+    let answer = TokenUsage { told: Told::Answer, ..TokenUsage::default() };
+    assert_eq!(read(StreamFormat::Opaque, &[audio]).usage(), answer);
     let text = read(StreamFormat::Text, &[audio]).usage();
-    assert_eq!(text, TokenUsage { by_length: Some(8), ..TokenUsage::default() });
+    assert_eq!(text, TokenUsage { by_length: Some(8), ..answer });
     let compressed = read(StreamFormat::Encoded, &[audio]).usage();
-    assert_eq!(compressed, TokenUsage { by_length: Some(29), ..TokenUsage::default() });
+    assert_eq!(compressed, TokenUsage { by_length: Some(29), ..answer });
 }
 
 /// An engine repeats tools, metadata and texts of a client. None of it is a usage.

@@ -1,11 +1,10 @@
 //! Reads the usage of a response where its API has it, and nowhere else.
 //!
 //! An engine repeats what its client sent: tools, metadata, a text. What looks like a usage there
-//! is the client's, so a key counts by its place in the JSON alone: `usage` at the top, or in the
-//! `response` or `message` of an event, LM Studio's `stats` and Ollama's counts at the top. The
-//! scanner follows the nesting in one pass over bytes that may be cut anywhere; it builds no tree
-//! and remembers at most one key. A key that is written with escapes is none: no engine writes its
-//! own so.
+//! is the client's, so a key counts by its place in the JSON alone: `usage` or LM Studio's `stats`
+//! at the top or in the `response`, `message` or `result` of an event, Ollama's counts at the top.
+//! The scanner follows the nesting in one pass over bytes that may be cut anywhere; it builds no
+//! tree and remembers at most one key. A key with escapes is none: no engine writes its own so.
 
 use memchr::memchr2;
 
@@ -45,7 +44,7 @@ pub(super) struct UsageScanner {
 enum Level {
     Outside,
     Top,
-    /// The `response` or the `message` of an event.
+    /// The `response`, the `message` or the `result` of an event.
     Nested,
     Usage(Outer),
     Details(Outer),
@@ -143,7 +142,7 @@ impl UsageScanner {
         let mut scanner = Self { level: Level::Top, ..Self::new(false) };
         scanner.read(rest.trim_ascii_end().strip_suffix(b"}")?);
         let is_at_top = scanner.level == Level::Top && scanner.skipped == 0;
-        let tells = scanner.text == Text::Outside && scanner.reported.output().is_some();
+        let tells = scanner.text == Text::Outside && scanner.reported.output() > Some(0);
         (is_at_top && tells).then_some(scanner)
     }
 
@@ -294,8 +293,8 @@ impl UsageScanner {
 
     fn field_of(&self, word: &[u8]) -> Field {
         match (self.level, word) {
-            (Level::Top | Level::Nested, b"usage") | (Level::Top, b"stats") => Field::Usage,
-            (Level::Top, b"response" | b"message" | b"thinking") => Field::Container,
+            (Level::Top | Level::Nested, b"usage" | b"stats") => Field::Usage,
+            (Level::Top, b"response" | b"message" | b"result" | b"thinking") => Field::Container,
             (Level::Top, b"prompt_eval_count") => Field::Count(Count::Prompt),
             (Level::Top, b"eval_count") => Field::Count(Count::Output),
             (Level::Usage(_), word) => Field::in_usage(word),
