@@ -112,15 +112,15 @@ pub(super) const CACHE: &[Mutant] = &[
     Mutant {
         name: "inside a flow, cached asks pass an ask for ever",
         file: "controller/warm.rs",
-        site: "&& «passed_by.allows(ask.turn(), self.settings.cache_reorder.min(waiting / 2))»;",
-        instead: "self.settings.cache_reorder > 0",
+        site: "«self.settings.cache_reorder.min(waiting / 2)»",
+        instead: "u32::MAX",
         noticed_by: "slack::k02_inside_a_flow_no",
     },
     Mutant {
         name: "in a short queue cached asks pass an ask as often as in a long one",
         file: "controller/warm.rs",
-        site: "self.settings.cache_reorder«.min(waiting / 2)»",
-        instead: "",
+        site: "«self.settings.cache_reorder.min(waiting / 2)»",
+        instead: "self.settings.cache_reorder",
         noticed_by: "slack::k02_inside_a_flow_no",
     },
     Mutant {

@@ -1,15 +1,13 @@
 //! Sends a request to a backend and its response back to the client.
 //!
 //! `forward` makes attempts until a response begins, `attempt` is one of them, `retry` decides
-//! whether a failed one is repeated, `inner_error` knows a failure with a good status,
-//! `response_body` passes the response on, `stream_error` ends a stream that breaks off,
-//! `token_counter` counts the tokens on the way and `model_name` puts the client's model name back
-//! where another was sent. Otherwise bodies pass byte for byte. However a response ends, its
-//! request settles with the core.
+//! whether a failed one is repeated, `response_body` passes the response on, `stream_error` ends a
+//! stream that breaks off, `token_counter` counts the tokens on the way and `model_name` puts the
+//! client's model name back where another was sent. Otherwise bodies pass byte for byte. However a
+//! response ends, its request settles with the core.
 
 mod attempt;
 mod forward;
-mod inner_error;
 mod model_name;
 mod response_body;
 mod response_headers;

@@ -30,7 +30,7 @@ use crate::state::State;
 pub(crate) use admission::Admitted;
 pub(crate) use deadline::ResponseTimeout;
 pub(crate) use record::RequestRecord;
-pub(crate) use settlement::{DeliveryRecord, InnerError, TokenUsage, Told};
+pub(crate) use settlement::{DeliveryRecord, TokenUsage, Told};
 pub(crate) use tenant_charge::arrive;
 
 /// A request that was read. It is large and changes hands often, so its owners keep it in a box.

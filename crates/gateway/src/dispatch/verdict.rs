@@ -3,7 +3,8 @@
 //! After an overload the message waits, and no failure is counted. After any other failure the
 //! message is sent again, until it has failed too often. A gateway may have kept the request until
 //! its time was over, because its backends failed it: that is no overload, and a failure of the
-//! message if others are served. Every other response, good or bad, is the result.
+//! message if others are served. Every other response, good or bad, is the result. An error that comes
+//! with a good status counts as one with status 502, or 400 if it blames the request.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use store::{Moment, Outcome};
 
 use crate::reply::headers::FAILED_ATTEMPTS;
 use crate::upstream::client::{ClientError, ClientResponse};
-use crate::upstream::{is_full, retry_after};
+use crate::upstream::{InnerError, inner_error, is_full, retry_after};
 
 /// What happens to a message after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,7 @@ fn judge_answer(answer: ClientResponse, now: Moment) -> Verdict {
     let now = Duration::from_millis(now.millis());
     let later = answer.headers.get(RETRY_AFTER).and_then(|value| retry_after(value, now));
     let ClientResponse { status, headers, body } = answer;
+    let status = told_status(status, &body);
     match status {
         status if headers.contains_key(FAILED_ATTEMPTS) => {
             Verdict::KeptInVain(Outcome::Answered { status: status.as_u16(), body }, later)
@@ -69,6 +71,18 @@ fn judge_answer(answer: ClientResponse, now: Moment) -> Verdict {
             Verdict::Failed(Outcome::Answered { status: status.as_u16(), body }, later)
         }
         status => Verdict::Final(Outcome::Answered { status: status.as_u16(), body }),
+    }
+}
+
+/// The status of a response, or of the error that a server reports with a good one.
+fn told_status(status: StatusCode, body: &[u8]) -> StatusCode {
+    if !status.is_success() {
+        return status;
+    }
+    match inner_error(body) {
+        Some(InnerError::Server) => StatusCode::BAD_GATEWAY,
+        Some(InnerError::Request) => StatusCode::BAD_REQUEST,
+        None => status,
     }
 }
 
@@ -112,6 +126,21 @@ mod tests {
         }
         let status = StatusCode::from_u16(status).unwrap();
         judge(Ok(ClientResponse { status, headers, body: Bytes::from_static(b"{}") }), NOW)
+    }
+
+    #[test]
+    fn d07_an_error_with_a_good_status_is_none() {
+        let judged = |body: &'static str| {
+            let (status, headers) = (StatusCode::OK, HeaderMap::new());
+            judge(Ok(ClientResponse { status, headers, body: body.into() }), NOW)
+        };
+        let told = |status, body: &'static str| Outcome::Answered { status, body: body.into() };
+        let failed = "{\"error\":{\"message\":\"CUDA\",\"code\":500}}";
+        assert_eq!(judged(failed), Verdict::Failed(told(502, failed), None));
+        let refused = "{\"error\":{\"message\":\"too long\",\"code\":400}}";
+        assert_eq!(judged(refused), Verdict::Final(told(400, refused)));
+        let good = "{\"choices\":[{\"text\":\"error\"}]}";
+        assert_eq!(judged(good), Verdict::Final(told(200, good)));
     }
 
     fn outcome(status: u16) -> Outcome {

@@ -183,11 +183,11 @@ impl QueueMetrics {
         self.ends[end as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts what an attempt brought. A response of the target may be an error, too.
+    /// Counts what an attempt brought. A response of the target may be an error or a redirect, too.
     pub(crate) fn judged(&self, outcome: &Outcome) {
         let mut counts = lock(&self.judged);
         let reason = match outcome {
-            Outcome::Answered { status: ..400, .. } => {
+            Outcome::Answered { status: 200..300, .. } => {
                 counts.served += 1;
                 return;
             }

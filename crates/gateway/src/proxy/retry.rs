@@ -19,11 +19,10 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use super::ProxiedRequest;
 use super::attempt::{AttemptFailure, AttemptOutcome};
-use super::inner_error::begins_with_error;
 use crate::backend::{Attempt, Endpoint};
 use crate::reply::Fault;
 use crate::request::Request;
-use crate::upstream::{RetryBudget, UpstreamBody, is_full, retry_after};
+use crate::upstream::{RetryBudget, UpstreamBody, begins_with_error, is_full, retry_after};
 use crate::{clock, jitter};
 
 /// The pause after a failure, if all other backends have failed the request too. Further pauses

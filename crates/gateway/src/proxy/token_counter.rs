@@ -19,8 +19,8 @@ use memchr::{memchr, memchr_iter, memrchr};
 
 use self::event_text::{Said, said, said_in_line};
 use self::usage_scanner::UsageScanner;
-use super::inner_error::{LINE, inner_error};
 use crate::request::{TokenUsage, Told};
+use crate::upstream::{LINE, inner_error};
 
 /// The most bytes of a line that wait for its end.
 const HELD_MAX: usize = 16 << 10;

@@ -8,6 +8,7 @@ use crate::config::settings::Cost;
 use crate::ingress::BYTES_PER_TOKEN;
 use crate::observe::ChargedTokens;
 use crate::reply::{Fault, Refused};
+use crate::upstream::InnerError;
 
 /// The tokens of a request, as its backend reported them or as they were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,14 +32,6 @@ pub(crate) enum Told {
     Answer,
     /// It is an error, or ends with one.
     Error(InnerError),
-}
-
-/// Whose fault an error is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InnerError {
-    Server,
-    /// No other server would answer the request better.
-    Request,
 }
 
 /// The most tokens beyond the bytes of a request or of a response: those of templates, images and

@@ -21,8 +21,9 @@ use crate::reply::Fault;
 const IDLE: Duration = Duration::from_secs(75);
 /// The beginning of a connection of HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The most bytes that are read ahead.
-const AHEAD_MAX: usize = 8 << 10;
+/// The most bytes that are read ahead. hyper's first read has room for twice as many: one that filled
+/// its room would make hyper's buffer grow past the limit of a head.
+const AHEAD_MAX: usize = 4 << 10;
 
 /// The activity of a connection, shared between its requests and its socket.
 #[derive(Debug, Default)]

@@ -11,22 +11,28 @@ use memchr::memchr2;
 use memchr::memmem::Finder;
 use serde_json::{Deserializer, Map, Value};
 
-use crate::request::InnerError;
-
 /// What stands before the JSON: the length of a chunk, and the name of a field of the event.
 const BEFORE_MAX: usize = 64;
 /// Each error has the word so near to its beginning.
 const WORD_WITHIN: usize = 4096;
 /// The field of an event in which llama.cpp told errors until 2025.
-pub(super) const LINE: &[u8] = b"error:";
+pub(crate) const LINE: &[u8] = b"error:";
 /// What an answer has. A server may write an error beside it that is none.
 const ANSWER: [&str; 7] =
     ["choices", "output", "content", "data", "embeddings", "response", "results"];
 
 static WORD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
 
+/// Whose fault an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InnerError {
+    Server,
+    /// No other server would answer the request better.
+    Request,
+}
+
 /// Whether the beginning of a body, with the framing of its chunks, is an error of the server.
-pub(super) fn begins_with_error(body: &[u8]) -> bool {
+pub(crate) fn begins_with_error(body: &[u8]) -> bool {
     let before = &body[..body.len().min(BEFORE_MAX)];
     let Some(start) = memchr2(b'{', b'<', before) else { return false };
     let before = before[..start].trim_ascii_end();
@@ -35,7 +41,7 @@ pub(super) fn begins_with_error(body: &[u8]) -> bool {
 }
 
 /// The error that stands in a body, in an event or in a line of one, where an answer should.
-pub(super) fn inner_error(text: &[u8]) -> Option<InnerError> {
+pub(crate) fn inner_error(text: &[u8]) -> Option<InnerError> {
     if let Some(told) = text.strip_prefix(LINE) {
         return Some(object_in(told).map_or(InnerError::Server, |told| whose(&told)));
     }
