@@ -15,10 +15,11 @@
 use std::time::Duration;
 
 use flow::{BackendId, RequeuePosition};
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use super::ProxiedRequest;
 use super::attempt::{AttemptFailure, AttemptOutcome};
+use super::token_counter::StreamFormat;
 use crate::backend::{Attempt, Endpoint};
 use crate::reply::Fault;
 use crate::request::Request;
@@ -68,7 +69,9 @@ fn full(value: Option<&HeaderValue>) -> Attempt {
 pub(super) fn judge(response: Response<UpstreamBody>, generated: bool) -> AttemptOutcome {
     let status = response.status();
     let mut attempt = verdict(status, || response.headers().get(header::RETRY_AFTER));
-    let is_error = generated && status.is_success() && begins_with_error(response.body().begun());
+    let is_error = generated
+        && status.is_success()
+        && (is_page(response.headers()) || begins_with_error(response.body().begun()));
     if is_error {
         attempt = Attempt::Failed;
     }
@@ -81,6 +84,11 @@ pub(super) fn judge(response: Response<UpstreamBody>, generated: bool) -> Attemp
     let text = format!("it answered {status}{inside}");
     let response = (!status.is_informational()).then(|| Box::new(response));
     AttemptOutcome::Failed(AttemptFailure { attempt, reached: true, position, response, text })
+}
+
+/// Whether a proxy or a login page answers in the place of the backend.
+fn is_page(headers: &HeaderMap) -> bool {
+    StreamFormat::of(headers.get(header::CONTENT_TYPE)) == StreamFormat::Page
 }
 
 // === impl ProxiedRequest ===

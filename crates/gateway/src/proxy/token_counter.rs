@@ -50,6 +50,8 @@ pub(crate) enum StreamFormat {
     Whole,
     /// Plain text, such as a transcription.
     Text,
+    /// A page of HTML, which answers nothing.
+    Page,
     /// Compressed: nothing of it can be read.
     Encoded,
     /// Something else, such as audio.
@@ -102,6 +104,8 @@ impl StreamFormat {
             Self::Lines
         } else if is(b"application/json") || is_like_json() {
             Self::Whole
+        } else if is(b"text/html") {
+            Self::Page
         } else if is(b"text/") {
             Self::Text
         } else {
@@ -145,6 +149,7 @@ impl TokenCounter {
                 self.bytes += chunk.len() as u64;
             }
             StreamFormat::Opaque => self.note_piece(chunk),
+            StreamFormat::Page => {}
         }
         self.tokens > before
     }
@@ -196,7 +201,10 @@ impl TokenCounter {
             StreamFormat::Text => self.bytes.div_ceil(BYTES_PER_TOKEN),
             // A compressed byte stands for several.
             StreamFormat::Encoded => self.bytes,
-            StreamFormat::Events | StreamFormat::Lines | StreamFormat::Opaque => 0,
+            StreamFormat::Events
+            | StreamFormat::Lines
+            | StreamFormat::Page
+            | StreamFormat::Opaque => 0,
         };
         (tokens > 0).then_some(tokens)
     }

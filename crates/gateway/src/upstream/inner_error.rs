@@ -21,6 +21,9 @@ pub(crate) const LINE: &[u8] = b"error:";
 const ANSWER: [&str; 7] =
     ["choices", "output", "content", "data", "embeddings", "response", "results"];
 
+/// How servers begin the event of a response that failed.
+const FAILED: [&[u8]; 2] = [b"{\"type\":\"response.failed\"", b"{\"type\": \"response.failed\""];
+
 static WORD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
 
 /// Whose fault an error is.
@@ -48,6 +51,10 @@ pub(crate) fn inner_error(text: &[u8]) -> Option<InnerError> {
     let text = text.trim_ascii_start();
     if text.starts_with(b"<") {
         return is_page(text).then_some(InnerError::Server);
+    }
+    // It may repeat long instructions, so that only its beginning is held.
+    if FAILED.iter().any(|kind| text.starts_with(kind)) {
+        return Some(object_in(text).map_or(InnerError::Server, |told| whose(&told)));
     }
     if !has_word(&text[..text.len().min(WORD_WITHIN)]) {
         return None;

@@ -169,6 +169,9 @@ fn m03_a_response_that_ends_with_an_error_is_one() {
     assert!(is_error(StreamFormat::Events, &format!("{greeting}{event}{done}")));
     assert!(is_error(StreamFormat::Events, &format!("{CHAT}{event}{done}")), "after tokens");
     assert!(is_error(StreamFormat::Events, "error: {\"code\":500}\n\n"));
+    let failed = "data: {\"type\":\"response.failed\",\"response\":{\"instructions\":\"";
+    let failed = format!("{failed}{}\",\"error\":{{}}}}}}\n\n", "long ".repeat(10_000));
+    assert!(is_error(StreamFormat::Events, &failed), "behind its instructions");
     for text in [CHAT, &format!("{event}{CHAT}")] {
         assert_eq!(told(StreamFormat::Events, text), Told::Answer);
     }
