@@ -271,6 +271,7 @@ const GATEWAY: &[Room] = &[
             "state",
             "tenants",
             "tls_listener",
+            "upstream",
         ],
     ),
     (

@@ -22,6 +22,7 @@ mod quiet_waker;
 mod request_body;
 mod response_writer;
 mod route;
+mod status_pages;
 mod status_stream;
 mod stream_executor;
 mod unread_frames;

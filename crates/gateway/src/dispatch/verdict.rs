@@ -3,8 +3,8 @@
 //! After an overload the message waits, and no failure is counted. After any other failure the
 //! message is sent again, until it has failed too often. A gateway may have kept the request until
 //! its time was over, because its backends failed it: that is no overload, and a failure of the
-//! message if others are served. Every other response, good or bad, is the result. An error that comes
-//! with a good status counts as one with status 502, or 400 if it blames the request.
+//! message if others are served. Every other response, good or bad, is the result. An error that
+//! comes with a good status counts as one with status 502, or 400 if it blames the request.
 
 use std::time::Duration;
 

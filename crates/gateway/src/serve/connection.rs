@@ -21,8 +21,8 @@ use crate::reply::Fault;
 const IDLE: Duration = Duration::from_secs(75);
 /// The beginning of a connection of HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The most bytes that are read ahead. hyper's first read has room for twice as many: one that filled
-/// its room would make hyper's buffer grow past the limit of a head.
+/// The most bytes that are read ahead. hyper's first read has room for twice as many: one that
+/// filled its room would make hyper's buffer grow past the limit of a head.
 const AHEAD_MAX: usize = 4 << 10;
 
 /// The activity of a connection, shared between its requests and its socket.
@@ -43,10 +43,10 @@ pub(super) struct Serving(Arc<Activity>);
 /// Reads are timed only between requests: from the first byte of a head to its last the head limit
 /// holds, before it the idle limit. Writes are timed while the client takes no byte.
 ///
-/// hyper does not read while a client waits for a response: to notice that the client left, it would
-/// keep a second buffer of 8 KB for all that time. The socket checks that by itself. What else the
-/// client sends meanwhile, such as its next request, is read ahead, because the end of the connection
-/// is seen only behind it.
+/// hyper does not read while a client waits for a response: to notice that the client left, it
+/// would keep a second buffer of 8 KB for all that time. The socket checks that by itself. What
+/// else the client sends meanwhile, such as its next request, is read ahead, because the end of the
+/// connection is seen only behind it.
 #[derive(Debug)]
 pub(super) struct ClientSocket {
     stream: ClientStream,

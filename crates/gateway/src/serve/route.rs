@@ -10,8 +10,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, Request as HttpRequest, Response, StatusCode, Version};
-use http_body_util::Full;
+use http::{HeaderValue, Method, Request as HttpRequest, Response, Version};
 use hyper::body::Incoming;
 
 use super::connection::Serving;
@@ -20,22 +19,21 @@ use super::local_api::Local;
 use super::response_writer::{Content, Reply};
 use super::worker::Worker;
 use super::{
-    dashboard, dispatch_pages, drain_route, foreign_sites, head_check, local_api, models,
-    queue_status, request_body, status_stream, usage_page,
+    drain_route, foreign_sites, head_check, local_api, models, queue_status, request_body,
+    status_pages, status_stream, usage_page,
 };
 use crate::admin_access::{self, Asked, Visitor};
 use crate::body_memory::{BodyHolder, Reservation};
 use crate::config::Config;
 use crate::ingress::path::{self, AdminPage, Api, RequestKind, Route};
 use crate::ingress::{self, Caller, Intent, ReadContext};
-use crate::observe::MetricsFormat;
 use crate::proxy::{ProxiedRequest, UpstreamRequest};
-use crate::reply::{ErrorFormat, Fault, Refused, error, headers, json, uncached};
+use crate::reply::{ErrorFormat, Fault, Refused, error, headers};
 use crate::request::{Request, RequestRecord, arrive};
 use crate::{admin, large_bodies};
 
-/// What responds to a request. Both are boxed: hyper keeps the room of the future for as long as the
-/// connection lasts, and a request that waits is no longer being read.
+/// What responds to a request. Both are boxed: hyper keeps the room of the future for as long as
+/// the connection lasts, and a request that waits is no longer being read.
 enum Answer<P> {
     /// Reads a request for a backend and offers it to the scheduler.
     Proxied(Pin<Box<P>>),
@@ -115,7 +113,7 @@ async fn answer_here(
             status_stream::answer(state, visitor, peer)
         }
         Ok(Route::Visibility(page)) if doors.visibility => {
-            Content::whole(page_of(&worker, page, &request))
+            Content::whole(status_pages::answer(&worker, page, &request))
         }
         Ok(Route::Dispatch(call)) if doors.visibility => {
             local_api::answer(&worker, Local::Queues(call), request, client).await
@@ -213,43 +211,6 @@ fn refuse_recorded(
     record.model = path::card_id(parts.uri.path()).map(|id| Arc::from(&*id));
     record.band = None;
     unread(record, fault.into(), format, parts)
-}
-
-/// A status page, for a client that may see it.
-fn page_of(
-    worker: &Worker,
-    page: AdminPage,
-    request: &HttpRequest<Incoming>,
-) -> Response<Full<Bytes>> {
-    let state = &worker.state;
-    let visitor = Visitor::of(request.headers(), request.extensions());
-    if let Err(fault) = admin_access::may_see(&state.config.load(), page, visitor) {
-        return error::response(&fault.into());
-    }
-    match page {
-        AdminPage::Dashboard(file) => return dashboard::answer(file),
-        AdminPage::Metrics => {
-            let format = MetricsFormat::of(request.headers());
-            return match worker.doors.is_dispatcher() {
-                true => dispatch_pages::metrics(state, format),
-                false => admin::metrics(state, format),
-            };
-        }
-        AdminPage::Request if worker.doors.is_dispatcher() => {}
-        AdminPage::Request => {
-            let id = path::request_id(request.uri().path()).unwrap_or_default();
-            return match admin::requests::page(state, &id) {
-                Ok(page) => uncached(json(StatusCode::OK, &page)),
-                Err(fault) => error::response(&fault.into()),
-            };
-        }
-        _ => {}
-    }
-    let alone = worker.durable_queues.as_deref().filter(|_| worker.doors.is_dispatcher());
-    match alone {
-        Some(durable_queues) => dispatch_pages::alone(state, durable_queues, page),
-        None => admin::respond(state, page, state.standing()),
-    }
 }
 
 /// A request that has its place in the queue, or a backend already.

@@ -107,7 +107,8 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             count(0, 1000),
             "How many later requests of its own flow, and at most half as many as wait there, \
              may go before a request because their prompts are cached where a place is free, in \
-             the order `fifo`. None goes before a critical one, and other flows are not affected. 0: caches never change the order inside a flow.",
+             the order `fifo`. None goes before a critical one, and other flows are not affected. \
+             0: caches never change the order inside a flow.",
         )
         .unset("`256`; 0 where no band has an objective (`slo_ttft = \"0s\"`)"),
         key(
