@@ -3,14 +3,16 @@
 use crate::support::gateway::{ONE, TWO};
 use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat};
 
+/// A gateway whose only place is taken, and where a request may wait for long.
+fn patient(backend: &Backend) -> (Gateway, Call) {
+    let config = format!("[queue]\nqueue_ttl = \"10m\"\n{ONE}");
+    Gateway::occupied(&config, backend, &chat("m").tag("running"))
+}
+
 #[test]
 fn q09_a_pipelining_client_that_leaves_is_noticed() {
     let backend = Backend::held();
-    let (gateway, running) = Gateway::occupied(
-        &format!("[queue]\nqueue_ttl = \"10m\"\n{ONE}"),
-        &backend,
-        &chat("m").tag("running"),
-    );
+    let (gateway, running) = patient(&backend);
     let bytes = [chat("m").bytes_kept(), chat("m").bytes_kept()].concat();
     let eager = Call::open(gateway.address(), &bytes);
     gateway.await_depth(1);
@@ -24,11 +26,7 @@ fn q09_a_pipelining_client_that_leaves_is_noticed() {
 #[test]
 fn q09_a_client_that_sends_more_while_it_waits_and_leaves_is_noticed() {
     let backend = Backend::held();
-    let (gateway, running) = Gateway::occupied(
-        &format!("[queue]\nqueue_ttl = \"10m\"\n{ONE}"),
-        &backend,
-        &chat("m").tag("running"),
-    );
+    let (gateway, running) = patient(&backend);
     let mut eager = Call::open(gateway.address(), &chat("m").bytes_kept());
     gateway.await_depth(1);
     eager.send(&chat("m").bytes_kept()).unwrap();
